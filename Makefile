@@ -9,7 +9,7 @@ INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversa
 	math metrics offline offline_alpha offline_groups policies run simulation snapshots streams welfare welfare_metrics))
 
 # The tests that take longest; `make check` leaves them out.
-LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms conformance docs drill \
+LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms browser conformance docs drill \
 	edges_evaluation edges_policies engine_copies engine_crashes engine_expiry engine_faults engine_memory engine_model \
 	evaluation evaluation_available experiments features frontier full_disk fuzz_http grouped report results \
 	service_access service_connections service_limits service_process service_schema start))

@@ -27,6 +27,7 @@ SECTIONS = (
     "startup",
     "image",
     "service",
+    "page",
     "client",
     "stalls",
     "crashes",

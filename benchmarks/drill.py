@@ -2,7 +2,8 @@
 
 `python -m benchmarks.drill [FOLDER]` starts the service on a new file in that folder (or a temporary one), on a free
 port of this machine, and keeps its own books of all that was acknowledged. It loads, backs up, crashes, restores, fills
-the disk in several sizes, takes the file away, meets slow clients, and goes on after each. It prints a line for each
+the disk in several sizes, takes the file away, meets slow clients, and goes on after each. A period ends about when the
+service is killed. It prints a line for each
 step, and ends with code 0 if all of them went as they should, or with 1 at the first that did not.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import re
 import resource
@@ -25,6 +27,7 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,7 @@ N_THREADS, BATCH = 4, 50
 SIZES = (8_192, 65_536, 524_288, 3_145_728)  # bytes that a full disk has left
 PATIENCE = 60.0  # seconds for whatever must happen soon
 CLIENT_PATIENCE = 10.0  # seconds for one request
+PERIOD = 60.0  # seconds, the least that is allowed; `end_period_in` moves the boundaries
 
 
 class Failed(Exception):
@@ -78,6 +82,7 @@ class Books:
     def __init__(self) -> None:
         self.decisions: dict[str, tuple[str, float]] = {}
         self.rewards: set[str] = set()
+        self.boundaries: list[datetime] = []  # of periods, as the service has announced them
         self._ids = itertools.count()
 
     def new_ids(self, n: int) -> list[str]:
@@ -87,6 +92,7 @@ class Books:
         copied = Books()
         copied.rewards = set(self.rewards)  # first: who has a reward is among the decisions copied next
         copied.decisions = dict(self.decisions)
+        copied.boundaries = list(self.boundaries)
         copied._ids = self._ids
         return copied
 
@@ -203,6 +209,34 @@ def compare(service: Service, books: Books) -> None:
         )
 
 
+def end_period_in(service: Service, books: Books, seconds: float) -> None:
+    """Let the current period end so many seconds from now."""
+    boundary = datetime.now(UTC) + timedelta(seconds=seconds)
+    found = service.client.set_period(NAME, PERIOD, period_start=boundary)
+    check(found.period_ends == boundary, f"the period ends at {found.period_ends} and not at {boundary}")
+    books.boundaries.append(boundary)
+
+
+def compare_periods(service: Service, books: Books) -> None:
+    """No boundary is missing or there twice, and every book has the sum of the rewards that the log says it has."""
+    until(lambda: datetime.now(UTC) > max(books.boundaries), "the last boundary has passed")
+    service.client.reward_many([(id, value_of(id)) for id in sorted(books.rewards)[:1]], experiment=NAME)
+    periods = service.client.experiment(NAME).periods
+    starts = [period.started for period in periods]
+    check(starts == sorted({*starts}), f"periods start at {starts}")
+    check({*books.boundaries} <= {*starts}, f"{books.boundaries} were announced, and periods start at {starts}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.jsonl"
+        service.client.export(NAME, path)
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    sums = {period.number: dict.fromkeys(ARMS, 0.0) for period in periods}
+    for row in rows:
+        if row["reward"] is not None:
+            sums[row["period"]][row["arm"]] += row["reward"]
+    for period in periods:
+        check(period.rewards == sums[period.number], f"the books have {period}, and the log {sums[period.number]}")
+
+
 def totals(service: Service, books: Books) -> None:
     """Give every decision its reward; the service then counts them all, and what was written but not acknowledged."""
     open_ids = sorted(books.decisions.keys() - books.rewards)
@@ -240,6 +274,7 @@ class Drill:
 
     def load_and_back_up(self, service: Service) -> None:
         service.client.create(NAME, arms=ARMS, alpha=0.9)
+        end_period_in(service, self.books, self.seconds / 2)
         with loaded(service, self.books) as problems:
             time.sleep(self.seconds)
             self.in_backup = self.books.copy()
@@ -251,6 +286,7 @@ class Drill:
         say(f"loaded, and backed up under load: {n_events} events; {self.in_backup} were acknowledged before")
 
     def crash(self, service: Service) -> None:
+        end_period_in(service, self.books, self.seconds / 2)
         with loaded(service, self.books) as problems:
             time.sleep(self.seconds / 2)
             service.process.kill()
@@ -261,7 +297,8 @@ class Drill:
 
     def recover(self, service: Service) -> None:
         compare(service, self.books)
-        say(f"started again: {self.books} are as they were acknowledged")
+        compare_periods(service, self.books)
+        say(f"started again: {self.books} are as they were acknowledged, and so are the ends of periods")
 
     def restore(self) -> None:
         """All files of the old database go away; a restore beside any of them is refused."""
@@ -287,6 +324,7 @@ class Drill:
             time.sleep(self.seconds)
         check(not problems, f"requests failed after the restore: {problems}")
         totals(service, self.books)
+        compare_periods(service, self.books)
         alphafair("verify", self.path)
         say(f"went on from the backup: {self.books}, verified while in use")
 
@@ -333,6 +371,7 @@ class Drill:
             elsewhere.rename(self.path)
         until(service.is_ready, "ready once the file is back")
         compare(service, self.books)
+        compare_periods(service, self.books)
         play(service.client, self.books, self.books.new_ids(BATCH))
         say("file taken away: 503 until it was back, nothing acknowledged into nothing")
 

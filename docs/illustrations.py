@@ -22,7 +22,7 @@ from alphafair.figures import FAINT, INK, LABEL_SIZE, Style, label_ends, policy_
 from alphafair.formatting import ALPHA
 from alphafair.groups import Groups
 from alphafair.lab import charts
-from alphafair.lab.report import ARENA_FIGURE
+from alphafair.lab.report import ARENA_FIGURE, TUNED_FIGURE
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.run import simulate
 from alphafair.values import Matrix, Stream, Vector
@@ -46,10 +46,10 @@ BOUND = policy_style("hedge").colour
 PALE = "#dcebf5"
 QUERIES = ("lamps", "chairs")
 PAYS = ((0.9, 0.6, 0.2), (0.8, 0.3, 0.6))  # what a visit is worth to a seller, by query
-ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the curves of phi', and their colours, which differ in lightness first
+ALPHAS = (0.0, 0.5, 0.9, 1.0, 2.0)  # of the curves of phi', and their colours, which differ in lightness first
 RAMP = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866")
-SWEEP = (*(step / 20 for step in range(20)), 0.99)
-MARKED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+SWEEP = (*(step / 20 for step in range(21)), 1.5, 2.0, 3.0, 5.0, 10.0, math.inf)
+MARKED = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, math.inf)
 
 
 def market(n_rounds: int = 10_000) -> Stream:
@@ -116,23 +116,24 @@ def what_alpha_does() -> Figure:
     usual = 1000.0
     earned = np.geomspace(1.0, 10_000.0, 81)
     titles = [
-        f"{ALPHA} = {alpha:g}: {float(metrics.marginal_utility(1.0 / usual, alpha)):.3g}\u00d7" for alpha in ALPHAS
+        f"{ALPHA} = {alpha:g}: {float(f'{metrics.marginal_utility(1.0 / usual, alpha):.3g}'):,.10g}\u00d7"
+        for alpha in ALPHAS
     ]  # at the end, where R = 1: (1/1000)^(-alpha)
     styles = [Style(colour, "") for colour in RAMP]
     with style():
         figure = page("What one more unit of reward counts for, by what the arm has earned so far", 3.7)
-        axes = axes_at(figure, 0.85, 0.55, WIDTH - 0.85 - 1.6, 2.6)
+        axes = axes_at(figure, 1.05, 0.55, WIDTH - 1.05 - 1.6, 2.6)
         for alpha, title, (colour, _) in zip(ALPHAS, titles, styles, strict=True):
             weight = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(usual, alpha)
             axes.plot(earned[::-1], weight[::-1], color=colour, gid=title, linewidth=2.2, clip_on=False)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(10_000.0, 1.0)  # the poorest on the right, where the names of the lines stand
-        axes.set_ylim(0.08, 700.0)
+        axes.set_ylim(0.008, 1.5e6)
         axes.xaxis.set_major_locator(FixedLocator([1.0, 10.0, 100.0, 1000.0, 10_000.0]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.yaxis.set_major_locator(FixedLocator([0.1, 1.0, 10.0, 100.0]))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}\u00d7"))
+        axes.yaxis.set_major_locator(FixedLocator([0.01, 1.0, 100.0, 10_000.0]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}\u00d7"))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xlabel("reward R that the arm has earned so far (poorer to the right)")
@@ -256,10 +257,10 @@ def price_of_fairness_toy() -> Figure:
         hollow: Any = {"markersize": 4, "markerfacecolor": "white", "linestyle": (0, (5.0, 2.0)), "linewidth": 1.2}
         axes.plot(*best, color=INK, marker="o", markevery=marked, gid="optimum", **hollow)
         axes.plot(*online, color=BLUE, marker=policy_style("alpha-fair").marker, markevery=marked, gid="alpha-fair")
-        places = [(8, 3), (8, 3), (8, 3), (8, 3), (-7, -9), (-3, -17), (8, -8)]
+        places = [(8, 3), (8, 3), (8, 3), (8, 3), (-7, -9), (-7, -9), (-1, -15)]
         for number, place in zip(marked, places, strict=True):
             axes.annotate(
-                f"{ALPHA} = {SWEEP[number]:g}",
+                f"{ALPHA} = {SWEEP[number]:g}".replace("inf", "\N{INFINITY}"),
                 (float(online.jain[number]), float(online.reward[number])),
                 place,
                 textcoords="offset points",
@@ -270,14 +271,14 @@ def price_of_fairness_toy() -> Figure:
         axes.text(0.325, 1000, "best fixed policy\nin hindsight", fontsize=LABEL_SIZE, ha="right", va="center")
         note = f"MovieLens latest-small: {size[0]} users, {size[1]} genres, {stream.n_rounds:,} ratings"
         axes.text(0.99, 0.96, note, transform=axes.transAxes, fontsize=LABEL_SIZE, ha="right", style="italic")
-        for policy in (Hedge(*size), Uniform(*size)):
+        for policy, place, side in ((Hedge(*size), (0, -14), "center"), (Uniform(*size), (-7, -3), "right")):
             alone = frontier([simulate(policy, stream).final])
             point = float(alone.jain[0]), float(alone.reward[0])
             axes.plot(
                 *point, color=policy_style(policy.name).colour, marker=policy_style(policy.name).marker, markersize=8
             )
-            axes.annotate(policy.name, point, (0, -14), textcoords="offset points", fontsize=LABEL_SIZE, ha="center")
-        axes.set_xlim(0.0, 1.0)
+            axes.annotate(policy.name, point, place, textcoords="offset points", fontsize=LABEL_SIZE, ha=side)
+        axes.set_xlim(0.0, 1.02)
         axes.set_ylim(600.0, 1300.0)
         axes.set_xlabel("Jain's index (1: all arms alike)")
         axes.set_ylabel("average cumulative reward per arm")
@@ -439,6 +440,11 @@ def rates() -> Figure:
 def arena() -> Figure:
     """The share of the gap closed at alpha = 0.9, from the results on the page of the arena."""
     return charts.arena(arena_results().matches, ARENA_FIGURE.title, alphas=(0.9,))
+
+
+def arena_tuned() -> Figure:
+    """The adaptive policy and rivals tuned in hindsight at alpha = 0.9, from the same results."""
+    return charts.tuned(arena_results().matches, TUNED_FIGURE.title, alphas=(0.9,))
 
 
 def listed_twice() -> dict[str, dict[str, Vector]]:
@@ -628,6 +634,7 @@ PICTURES = {
     "features": features,
     "rates": rates,
     "arena": arena,
+    "arena-tuned": arena_tuned,
     "zero-to-infinity": zero_to_infinity,
     "trap": trap,
     "fair-weeks": fair_weeks,

@@ -65,6 +65,8 @@ MEANINGS = {
     "latest_sum": "the same, with a weight of 0.8 per visit since",
     "latest_count": "the sum of these weights",
     # AlphaFairAdaptive itself
+    "squared_rewards": "the sum of squares of all rewards seen",
+    "squared_misses": "the sum of squares of rewards minus their predictions",
     "lead": "E, by how much the predictor's scores are estimated to be ahead of the guaranteed learner",
     "spread": "D, the sum of squares of what the mixing was taught",
     "share": "h, the share of the guaranteed learner",
@@ -75,6 +77,7 @@ MEANINGS = {
     "mixing_roots": "a term of the same bound: sum of W (change of Y), Y = sqrt(16 c^2 + 2 D)",
     "explored": "a term of the same bound: sum of W (gamma c + (rise of c)/min p)",
     "peaks": "a term of the same bound: sum of W c",
+    "head_start": "a term of the same bound: sum of W (rise of c)",
     "mixing_root": "Y when it was last added up",
     "mixing_peak": "W at that time",
     "outside": "how often something happened that the bound does not allow: late or masked decisions, other arms",
@@ -113,9 +116,9 @@ OF_FEATURES = {
 
 OPENING = """# What a snapshot holds
 
-`policy.snapshot()` is a `State`: the policy's name, the version of this page (4), its settings, the state of its random
-numbers, and arrays by name. `State.to_bytes` writes them as an uncompressed `.npz` archive: one entry of JSON, `meta`,
-and one `.npy` per array, so that NumPy alone can read it.
+`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive, 4 for all
+other policies), its settings, the state of its random numbers, and arrays by name. `State.to_bytes` writes them as an
+uncompressed `.npz` archive: one entry of JSON, `meta`, and one `.npy` per array, so that NumPy alone can read it.
 
 ```python
 >>> import io
@@ -136,6 +139,10 @@ file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` t
 A snapshot of another version is refused with a sentence, and so is one whose entries have other names or shapes, or
 numbers that no rounds can have left. Snapshots of versions 1 to 3, whose arrays had no names, are not read any more:
 learn from the log again, or load them with the alphafair that wrote them.
+
+Version 4 of AlphaFairAdaptive is read. With bandit feedback it had no `squared_rewards`, `squared_misses` and
+`head_start`: the first two get the value that its formulas used in their place, `reward_sum` times `largest`, and
+`bound_in_expectation` is not available until the next period, because no theorem covers the change.
 
 A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTRIBUTING.md).
 

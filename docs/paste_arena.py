@@ -13,14 +13,14 @@ from pathlib import Path
 
 from alphafair.formatting import fixed, number, percent
 from alphafair.lab.claims import verdict
-from alphafair.lab.results import ArenaResults, Match, Score
+from alphafair.lab.results import ArenaResults, Match, Score, Tuned
+from alphafair.values import Interval
 from tests.read_results import as_value
 
 PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")
-TABLE = re.compile(
-    r"<!-- paste: (?P<part>features )?(?P<feedback>bandit|full) (?P<alpha>0[.\d]*) -->\n.*?(?=\n\n)", re.DOTALL
-)
-PROMISES = re.compile(r"(<!-- paste: promises -->\n).*?(?=\n\n)", re.DOTALL)
+BLOCK = re.compile(r"<!-- paste: (?P<what>[^>]+) -->\n.*?(?=\n\n)", re.DOTALL)
+STEEP_POLICIES = ("alpha-fair-adaptive", "alpha-fair-bandit", "optimistic-frank-wolfe", "alpha-fair")
+DYING_POLICIES = (*STEEP_POLICIES, "uniform")
 
 
 def results() -> ArenaResults:
@@ -50,6 +50,74 @@ def cell(score: Score, best: float) -> str:
     return f"{bold}{text}{bold}{spread} ({number(score.shown.value)})"
 
 
+def tuned_table(matches: Sequence[Match], alpha: float) -> str:
+    """A row per scenario: the adaptive policy, the best setting of each rival in brackets, and the lead over the best.
+
+    A lead whose interval is on one side of 0 is bold.
+    """
+    rivals = [f"{each.label} (best of {each.n_settings})" for each in matches[0].tuned_at(alpha)]
+    labels = ["scenario", "adaptive", *rivals, "adaptive is ahead of the best by"]
+    rows = [f"| {' | '.join(labels)} |", f"|---|{'---:|' * (len(labels) - 1)}"]
+    for match in matches:
+        beside = [match.of("bandit", alpha)[0], *match.tuned_at(alpha)]
+        cells = [share(each) + (f" ({each.setting})" if isinstance(each, Tuned) else "") for each in beside]
+        best = match.best_tuned(alpha)
+        lead = None if best is None else best.lead
+        rows.append(f"| {match.title} | {' | '.join([*cells, points(lead)])} |")
+    return "\n".join(rows)
+
+
+def share(score: Score) -> str:
+    """Percent of the gap closed and half of its interval."""
+    if score.gap_closed is None:
+        return "no gap"
+    half = 50.0 * (score.gap_closed.high - score.gap_closed.low)
+    return fixed(100.0 * score.gap_closed.value, 1) + (f" \u00b1 {half:.1f}" if half >= 0.05 else "")
+
+
+def points(lead: Interval | None) -> str:
+    if lead is None:
+        return ""
+    text = f"{fixed(100.0 * lead.value, 1)} \u00b1 {50.0 * (lead.high - lead.low):.1f}"
+    return f"**{text}**" if lead.low > 0.0 or lead.high < 0.0 else text
+
+
+def steep_table(matches: Sequence[Match]) -> str:
+    """A row per scenario and alpha: percent of the gap in welfare closed, and in brackets the ratio of welfares."""
+    labels = [column_label(score) for score in shown(matches[0], matches[0].alphas[0], STEEP_POLICIES)]
+    rows = [f"| scenario | \u03b1 | {' | '.join(labels)} |", f"|---|---:|{'---:|' * len(labels)}"]
+    for match in matches:
+        for alpha in match.alphas:
+            scores = shown(match, alpha, STEEP_POLICIES)
+            cells = [f"{share(each)} ({each.welfare_ratio.value:.3f})" for each in scores if each.welfare_ratio]
+            rows.append(f"| {match.title} | {alpha:g} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def dying_table(matches: Sequence[Match]) -> str:
+    """A row per alpha: the ratio of welfares of each policy, with half of its interval, beside the bound."""
+    labels = [column_label(score) for score in shown(matches[0], matches[0].alphas[0], DYING_POLICIES)]
+    rows = [f"| \u03b1 | no policy below | {' | '.join(labels)} |", f"|---:|---:|{'---:|' * len(labels)}"]
+    for match in matches:
+        (alpha,) = match.alphas
+        cells = []
+        for score in shown(match, alpha, DYING_POLICIES):
+            assert score.welfare_ratio is not None
+            half = (score.welfare_ratio.high - score.welfare_ratio.low) / 2.0
+            cells.append(f"{score.welfare_ratio.value:.3f}" + (f" \u00b1 {half:.3f}" if half >= 5e-4 else ""))
+        rows.append(f"| {alpha:g} | {match.bound:.3f} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def shown(match: Match, alpha: float, policies: Sequence[str]) -> list[Score]:
+    """The scores of these policies, those with bandit feedback first."""
+    return [score for kind in ("bandit", "full") for score in match.of(kind, alpha) if score.policy in policies]
+
+
+def column_label(score: Score) -> str:
+    return f"{score.label}, full" if score.feedback == "full" else score.label
+
+
 def promises(matches: Sequence[Match]) -> str:
     """A row per promise: how far above its limit the adaptive policy is, in percent of the gap, and the verdict."""
     rows = ["| scenario | adaptive is | by | interval | |", "|---|---|---:|---|---|"]
@@ -60,16 +128,22 @@ def promises(matches: Sequence[Match]) -> str:
     return "\n".join(rows)
 
 
+def block(found: ArenaResults, what: str) -> str:
+    """The table that a comment of the page asks for, such as "features bandit 0.5"."""
+    words = what.split()
+    part = {"features": found.with_features, "steep": found.steep, "dying": found.dying}.get(words[0], found.matches)
+    if words == ["promises"]:
+        return promises(part)
+    if words[0] in ("steep", "dying") and len(words) == 1:
+        return steep_table(part) if words[0] == "steep" else dying_table(part)
+    kind, alpha = words[-2], float(words[-1])
+    return tuned_table(part, alpha) if kind == "tuned" else table(part, kind, alpha)
+
+
 def refreshed(page: str) -> str:
     """The page with every table from the results."""
     found = results()
-
-    def paste(block: re.Match[str]) -> str:
-        feedback, alpha, part = block["feedback"], block["alpha"], block["part"] or ""
-        matches = found.with_features if part else found.matches
-        return f"<!-- paste: {part}{feedback} {alpha} -->\n{table(matches, feedback, float(alpha))}"
-
-    return PROMISES.sub(lambda block: block[1] + promises(found.matches), TABLE.sub(paste, page))
+    return BLOCK.sub(lambda old: f"<!-- paste: {old['what']} -->\n{block(found, old['what'])}", page)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,16 @@
 reads its acknowledgements from a pipe, kills it at a random moment, recovers the file and compares, and forks the next
 writer, which asks again for all that was not acknowledged, with the same ids. The last writer finishes in peace.
 
+Time runs faster than on the wall, so that periods of the experiment `timed` end about 80 times in a second: no boundary
+may be lost or written twice, and every book has the sum of the rewards in the log.
+
 With `--early` every group is acknowledged before it is committed: the control, in which events must be lost.
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
 import json
 import os
 import random
@@ -33,9 +37,14 @@ EXPERIMENTS = {
     "slow": "alpha-fair-bandit",
     "full": "alpha-fair",
     "tiny": "alpha-fair-adaptive",
+    "timed": "alpha-fair-adaptive",
 }
+PERIOD, SPEED = 60, 5_000  # seconds of a period of `timed`, and seconds that pass in one
+STARTED = time.time_ns()
 TINY = (2.0**-1074, 0.0, 2.0**-900, 2.0**-560)  # what decayed rewards become: at first an experiment has no others
 ARMS = ("ada", "ben", "cyd")
+TIMED_REWARDS = """select r.seq, r.at, d.arm, r.reward from reward r join decision d on d.seq = r.decision
+    where d.experiment = ? order by r.seq"""
 Request = Decide | Reward | Activate
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
 
@@ -58,6 +67,10 @@ class EarlyStore(SqliteStore):
         super().close()
 
 
+def clock() -> int:
+    return STARTED + SPEED * (time.time_ns() - STARTED)
+
+
 # the load
 
 
@@ -78,7 +91,7 @@ def plan(thread: int, n: int) -> list[list[Request]]:
     """What a thread asks in its n-th round: groups of requests, each sent when the one before is answered."""
     name = name_of(n)
     ids = [f"{thread}-{n}-{k}" for k in range(1 + n % 4)]
-    deferred = n % 5 == 0
+    deferred = n % 6 == 0
     decide = [Decide(name, f"visitor-{zlib.crc32(id.encode()) % 7}", id, None, deferred) for id in ids]
     activate = [Activate(id) for id in ids] if deferred else []
     reward = [Reward(id, [value_of(id)] * len(ARMS) if name == "full" else value_of(id)) for id in ids]
@@ -94,7 +107,7 @@ def key_of(request: Request) -> tuple[str, str]:
 
 def write(path: Path, acked: Acks, pipe: int, early: bool, in_peace: bool) -> None:
     """The writer: threads that go on where they were interrupted; each acknowledges to the pipe before it goes on."""
-    engine = Engine((EarlyStore if early else SqliteStore)(path))
+    engine = Engine((EarlyStore if early else SqliteStore)(path), clock=clock)
     stop = threading.Event()
 
     def shop(thread: int) -> None:
@@ -177,8 +190,9 @@ class Witness:
 
     def compare(self) -> None:
         """Recover the file: replayed, it is what it says it is; and nothing acknowledged is missing."""
-        engine = Engine(SqliteStore(self.path))
+        engine = Engine(SqliteStore(self.path), clock=clock)
         engine.verify()
+        self.compare_periods(engine)
         rows = engine._store.rows
         for kind, id in self.fresh:
             answer = self.acked[kind, id]
@@ -198,9 +212,34 @@ class Witness:
         self.fresh.clear()
         engine._store.close()
 
+    def compare_periods(self, engine: Engine) -> None:
+        """Every reward is in the period that its time belongs to, and every book has the sum of its rewards."""
+        created, *changes = engine.history("timed")
+        begun = [(change.position, change.details) for change in changes]
+        start = round(created.at.timestamp() * 1e6)
+        for _, fields in begun:
+            if (fields["period"], 0) != divmod(fields["at"] - start, PERIOD * 1_000_000):
+                self.faults.append(f"period {fields['period']} starts at {fields['at'] - start}")
+        self.counts["boundaries"] = len(begun)
+        if len({fields["period"] for _, fields in begun}) != len(begun):
+            self.faults.append(f"a boundary was written twice: {begun}")
+        since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
+        sums: dict[int, dict[str, float]] = {}
+        for position, at, arm, reward in engine._store.rows(TIMED_REWARDS, (created.position,)):
+            number = numbers[bisect.bisect(since, position)]
+            if number != (at - start) // (PERIOD * 1_000_000):
+                self.faults.append(f"the reward at {position} and {at - start} is in period {number}")
+            earned = sums.setdefault(number, dict.fromkeys(ARMS, 0.0))
+            earned[ARMS[arm]] += reward
+        for period in engine.experiment("timed").periods:
+            if period.rewards != sums.pop(period.number, dict.fromkeys(ARMS, 0.0)):
+                self.faults.append(f"the books of {period} do not have the rewards of the log")
+        if sums:
+            self.faults.append(f"{sums} are in no book")
+
     def settle_accounts(self) -> None:
         """Now that all is answered: every arm has what its acknowledged rewards sum up to, once."""
-        with Engine.open(self.path) as engine:
+        with Engine(SqliteStore(self.path), clock=clock) as engine:
             engine.verify()
             for name in EXPERIMENTS:
                 status = engine.experiment(name)
@@ -224,16 +263,16 @@ def plan_of(id: str) -> Decide:
 
 
 def make(path: Path) -> Path:
-    with Engine.open(path) as engine:
+    with Engine(SqliteStore(path), clock=clock) as engine:
         for name, policy in EXPERIMENTS.items():
-            engine.create(name, arms=ARMS, policy=policy)
+            engine.create(name, arms=ARMS, policy=policy, period=PERIOD if name == "timed" else None)
     return path
 
 
 def run(folder: Path, kills: int, seed: int, early: bool) -> dict[str, Any]:
     rng = random.Random(seed)
     path = make(folder / "rehearsal.db")
-    with Engine.open(path) as engine:  # loads the kernels
+    with Engine(SqliteStore(path), clock=clock) as engine:  # loads the kernels
         for n in range(len(EXPERIMENTS)):
             for group in plan(0, n):
                 engine.submit(group)

@@ -126,7 +126,7 @@ def scenario(title: str, shares: Sequence[float]) -> dict[str, Any]:
     promise = {"value": shares[0] - shares[1], "low": 0.01, "high": 1.0}
     sizes = {"n_rounds": 400, "n_contexts": 2, "n_arms": 3, "delay": None, "seeds": list(range(5))}
     names = {"title": title, "name": title, "digest": "aaa"}
-    return {**names, **sizes, "scores": scores, "promises": {f"above {NASTY}": promise}}
+    return {**names, **sizes, "scores": scores, "promises": {f"above {NASTY}": promise}, "tuned": []}
 
 
 def made_up_results(*, stand_in: bool = True, verdicts: Sequence[str] = (HOLDS, FAILS, OPEN)) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The slow oracle of the adaptive policy: its formulas as plainly as NumPy allows, sharing nothing with the package.
 
-om and c: mean and largest of the rewards seen; y = r - om; g, long, recent, latest, age: the features of an arm;
+om, c and q2: mean, largest and mean square of the rewards seen; sigma: how far predictions are off;
+y = r - om; g, long, recent, latest, age: the features of an arm;
 f: what the context's or the arm's own features say of it, by least squares;
 m: what it is predicted to pay; a: what the index plays; B: the guaranteed learner; h, q: how much of it is played.
 """
@@ -22,7 +23,8 @@ from tests.naive import (
 
 DECAYS = (1.0, 0.97, 0.8)
 PRIOR = np.array([1.0, 1.0, 0.5, 0.5, 0.0])
-KAPPA = 0.02
+KAPPA = 0.005
+HEAD_START = 16  # rewards of size c that the index is ahead of B at first
 
 
 class LeastSquares:
@@ -74,10 +76,13 @@ class LeastSquares:
 class Index:
     """m_i = clip(om + beta.F_i, 0, c)."""
 
-    def __init__(self, n_contexts: int, n_arms: int, described: LeastSquares | None = None) -> None:
-        self.n_arms, self.described = n_arms, described
-        self.prior = PRIOR if described is None else np.array([1.0, 0, 0, 0, 0, 1])
+    def __init__(
+        self, n_contexts: int, n_arms: int, described: LeastSquares | None = None, *, full: bool = False
+    ) -> None:
+        self.n_arms, self.described, self.full = n_arms, described, full
+        self.prior = PRIOR if described is None else np.array([0.0, 0, 0, 0, 0, 1])
         self.total, self.seen, self.largest = 0.0, 0, 0.0
+        self.squares, self.misses = 0.0, 0.0  # sums of r^2 and of (r - m)^2
         self.of_arm = np.zeros((2, n_arms))  # sums and counts of y
         self.of_age = np.zeros((8, 2, n_arms))
         self.own = np.zeros((n_contexts, 3, 2, n_arms))  # with the three decays
@@ -89,11 +94,24 @@ class Index:
     def mean(self) -> float:
         return self.total / self.seen
 
+    @property
+    def mean_square(self) -> float:
+        return self.squares / self.seen
+
+    @property
+    def size(self) -> float:
+        """The size of rewards: c if all of them are seen."""
+        return self.largest if self.full else self.mean_square / self.mean
+
+    @property
+    def sigma(self) -> float:
+        return float(np.sqrt((self.misses + 20 * self.mean_square) / (self.seen + 20)))
+
     def octave(self, context: int) -> int:
         return min(7, int(np.log2(self.visits[context] + 1)))
 
     def features(self, context: int) -> Matrix:
-        slow, quick = 2.5 * self.largest / self.mean, 0.5 * self.largest / self.mean
+        slow, quick = 2.5 * self.size / self.mean, 0.5 * self.size / self.mean
         g = self.of_arm[0] / (self.of_arm[1] + slow)
         memories = [*self.own[context], self.of_age[self.octave(context)]]
         rest = [(s - n * g) / (n + k) for (s, n), k in zip(memories, (slow, quick, quick, slow), strict=True)]
@@ -112,15 +130,17 @@ class Index:
 
     def learn(self, context: int, arms: Any, rewards: Vector) -> None:
         said = 0.0 if self.described is None else self.said()[arms]
+        self.misses += float(((rewards - self.predict(context)[arms]) ** 2).sum())
         if self.largest > 0:
             f = self.features(context)[arms]
             self.gram = 0.9995 * self.gram + f.T @ f
             self.moment = 0.9995 * self.moment + f.T @ (rewards - self.mean)
         self.total += float(rewards.sum())
+        self.squares += float((rewards**2).sum())
         self.seen += len(rewards)
         self.largest = max(self.largest, float(rewards.max()))
         if self.largest > 0:
-            ridge = 5 * self.mean * self.largest
+            ridge = 5 * self.mean * self.size
             self.beta = np.linalg.solve(self.gram + ridge * np.eye(len(self.prior)), self.moment + ridge * self.prior)
         news = np.array([rewards - self.mean - said, np.ones(len(rewards))])
         if self.described is not None:
@@ -169,7 +189,8 @@ class AlphaFairAdaptive(Policy):
     ) -> None:
         super().__init__(n_contexts, n_arms)
         described = LeastSquares(n_arms, n_features, features_of == "arms") if n_features else None
-        self.alpha, self.feedback, self.index = alpha, feedback, Index(n_contexts, n_arms, described)
+        self.alpha, self.feedback = alpha, feedback
+        self.index = Index(n_contexts, n_arms, described, full=feedback == "full")
         self.accounts, self.pending, self.credit = np.ones(n_arms), np.zeros(n_arms), np.zeros(n_arms)
         self.losses, self.norms = np.zeros((n_contexts, n_arms)), np.zeros(n_contexts)
         self.lead = self.spread = 0.0
@@ -194,9 +215,10 @@ class AlphaFairAdaptive(Policy):
         else:
             v = w * m
             best = best_of(v)
-            a = 1 / (n + 400 * n * (v.max() - v) / (w[best].max() * np.sqrt(self.index.mean * c)))
+            a = 1 / (n + 1000 * n * (v.max() - v) / (w[best].max() * self.index.sigma))
             a[best] = (1 - a[~best].sum()) / best.sum()
-            h = log_barrier_leader(np.array([0.0, 2 / np.sqrt(16 * c**2 + 2 * self.spread) * self.lead]))[1]
+            zeta = 2 / np.sqrt(16 * c**2 + 2 * self.spread)
+            h = log_barrier_leader(np.array([0.0, zeta * (self.lead + HEAD_START * c)]))[1]
             q = KAPPA + (1 - KAPPA) * h
             eta = n / np.sqrt(c**2 + n * self.norms[context])
             raised = np.maximum(m, c - ((1 - q) * a + q * (1 - gamma)) / (2 * eta * s))

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from tests.naive import Matrix, ScaleFree, Vector, log_barrier_leader, project_on_simplex
-from tests.naive_adaptive import KAPPA, Index, LeastSquares, best_of
+from tests.naive_adaptive import HEAD_START, KAPPA, Index, LeastSquares, best_of
 from tests.naive_groups import project_on_floors
 
 DIGITS = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -626,7 +626,7 @@ class AdaptiveFull(AlphaFair):
         on_welfare: bool | None = None,
     ) -> None:  # fmt: skip
         described = LeastSquares(len(books.live), n_features, features_of == "arms") if n_features else None
-        self.index = Index(n_contexts, len(books.live), described)
+        self.index = Index(n_contexts, len(books.live), described, full=True)
         self.mixer: AdaHedge | ClippedShare | None = None
         super().__init__(n_contexts, books, alpha=alpha, on_welfare=on_welfare)
 
@@ -736,6 +736,7 @@ class AdaptiveBandit:
         self.losses, self.norms = np.zeros((self.n_contexts, n)), np.zeros(self.n_contexts)
         self.lead = self.spread = 0.0
         self.learner_roots = self.mixing_roots = self.explored = self.peaks = 0.0
+        self.head_start = self.index.largest * float(self.levels().min() ** -self.alpha)  # sum of W (rise of c)
         self.learner_last: dict[int, tuple[float, float]] = {}  # (U after, W) of the context's last round
         self.mixing_last: tuple[float, float] | None = None
         self.n_rounds = 0  # of the period
@@ -775,14 +776,14 @@ class AdaptiveBandit:
             q = KAPPA + (1 - KAPPA) * h
         else:
             v = w * m
-            scale = 400 / (w[best_of(v)].max() * math.sqrt(self.index.mean * c))
+            scale = 1000 / (w[best_of(v)].max() * self.index.sigma)
             a = self.tails(v, scale)
             if books.group_floors:
                 a = books.unpromised * a
                 for g in books.present:
                     own = books.members(g)
                     a[own] += books.group_floors.get(g, 0.0) * self.tails(v[own], scale)
-            h = float(log_barrier_leader(np.array([0.0, 2 / root_y * self.lead]))[1])
+            h = float(log_barrier_leader(np.array([0.0, 2 / root_y * (self.lead + HEAD_START * c)]))[1])
             q = KAPPA + (1 - KAPPA) * h
             eta = n / root_u
             with np.errstate(divide="ignore", over="ignore"):  # a slope of 0: any surprise is in reach
@@ -812,6 +813,7 @@ class AdaptiveBandit:
         self.forgo(arm)
         now, n, c = self.parts(context), len(books.live), self.index.largest
         self.peaks += now["peak"] * c
+        self.head_start += now["peak"] * max(0.0, reward - c)
         self.explored += now["peak"] * (now["gamma"] * c + max(0.0, reward - c) / now["p"].min())
         if c > 0:
             hit = np.eye(n)[place] / max(propensity, now["p"][place])
@@ -844,7 +846,8 @@ class AdaptiveBandit:
         n, log = len(self.books.live), math.log(self.n_rounds)
         learners = (log + 1 + math.sqrt((n + 1) / n)) * self.learner_roots
         rest = self.explored + 2 * self.peaks / self.n_rounds
-        return self.books.unpromised * (learners + rest) + (0.5 * log + 2.4) * self.mixing_roots
+        mixing = (0.5 * log + 2.4) * self.mixing_roots + HEAD_START * self.head_start
+        return self.books.unpromised * (learners + rest) + mixing
 
     def expect(self, arm: int) -> None:
         self.pending[self.books.live.index(arm)] += 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests import naive
-from tests.naive_adaptive import KAPPA, AlphaFairAdaptive, best_of
+from tests.naive_adaptive import HEAD_START, KAPPA, AlphaFairAdaptive, best_of
 
 Vector = naive.Vector
 
@@ -211,13 +211,14 @@ class Adaptive(AlphaFairAdaptive):
             q = KAPPA + (1 - KAPPA) * h
         else:
             v = w * m
-            scale = 400 / (w[best_of(v)].max() * np.sqrt(self.index.mean * c))
+            scale = 1000 / (w[best_of(v)].max() * self.index.sigma)
             a = self.tails(v, scale)
             if terms.floors:
                 a = terms.keep * a
                 for g in set(terms.live_groups):
                     a[terms.members(g)] += terms.floors.get(g, 0.0) * self.tails(v[terms.members(g)], scale)
-            h = naive.log_barrier_leader(np.array([0.0, 2 / np.sqrt(16 * c**2 + 2 * self.spread) * self.lead]))[1]
+            zeta = 2 / np.sqrt(16 * c**2 + 2 * self.spread)
+            h = naive.log_barrier_leader(np.array([0.0, zeta * (self.lead + HEAD_START * c)]))[1]
             q = KAPPA + (1 - KAPPA) * h
             eta = n / np.sqrt(c**2 + n * self.norms[context])
             raised = np.maximum(m, c - terms.keep * ((1 - q) * a + q * (1 - gamma)) / (2 * eta * s))

@@ -22,6 +22,7 @@ UNDO = {  # what takes back a numbered step, where there is anything to take bac
         "insert into decision select * from later",
         "drop table later",
     ],
+    11: ["alter table snapshot drop column summary"],
 }
 
 

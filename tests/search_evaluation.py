@@ -33,12 +33,14 @@ from alphafair.algorithms import POLICIES
 from alphafair.evaluation import ESTIMATORS
 from alphafair.evaluation.estimates import METRICS
 from alphafair.groups import ArmGroups, Groups
-from alphafair.offline import context_reward_totals
+from alphafair.offline import CertificateWarning, context_reward_totals
 from alphafair.offline.interior_point import NEAR_ONE
 from tests import searching
 from tests.searching import LEAST, log_uniform
 
 ALPHAS = (0.0, 1e-300, 1e-12, 1e-3, 0.25, 0.5, 0.9, 0.99, 1.0 - 1e-9, 1.0 - 1e-16)
+STEEP = (1.0, 1.0 + 1e-9, 1.5, 2.0, 5.0, 16.0, 50.0, math.inf)
+ANY_ALPHA = (*ALPHAS, *STEEP)
 DIGITS = 60
 LEARNERS = ("alpha-fair-adaptive", "alpha-fair-bandit", "scale-free", "uniform")
 
@@ -274,23 +276,25 @@ class Case(searching.Case):
 
     # what is always true of what was measured
 
-    def is_sound(self, found: Any, n_groups: int) -> None:
+    def is_sound(self, found: Any, n_groups: int, alpha: float) -> None:
         self.expect(found.verdict in ("trustworthy", "thin", "do not use"), f"verdict {found.verdict!r}")
         self.expect(found.verdict == "trustworthy" or found.reasons, "no reason for the verdict")
         self.expect(all(0 < len(reason) < 300 and "nan" not in reason for reason in found.reasons), f"{found.reasons}")
         usable = found.verdict != "do not use"
         for name in (*METRICS, "reward_per_round"):
-            self.is_interval(name, getattr(found, name), n_groups, usable)
+            self.is_interval(name, getattr(found, name), n_groups, usable, alpha)
         self.expect(np.isfinite(found.cumulative_rewards).all() == usable, f"{found.cumulative_rewards}")
         self.expect(not usable or (found.cumulative_rewards >= 0.0).all(), f"{found.cumulative_rewards}")
 
-    def is_interval(self, name: str, interval: Any, n_groups: int, usable: bool) -> None:
+    def is_interval(self, name: str, interval: Any, n_groups: int, usable: bool, alpha: float) -> None:
         value, low, high = interval
-        if not usable:
+        if not usable or (name == "alpha_performance" and alpha == math.inf):  # where the sum does not exist
             self.expect(np.isnan(interval).all(), f"{name} {interval} where nothing is known")
             return
         even = 1.0 / n_groups
         ends = {"jain_index": (even, 1.0), "least_share": (0.0, even), "greatest_share": (even, 1.0)}
+        if alpha >= 1.0:
+            ends["alpha_performance"] = -1e308, 1e302 if alpha == 1.0 else 0.0
         least, most = ends.get(name, (0.0 if name == "reward_per_round" else 1e-6, 1e302))
         self.expect(least <= low <= value <= high <= most, f"{name}: {interval} in [{least}, {most}]")
 
@@ -303,6 +307,12 @@ class Case(searching.Case):
         columns = (log.contexts, log.arms, rewards, log.propensities)
         return factor, Log(*columns, n_contexts=log.n_contexts, n_arms=log.n_arms, users=log.users)
 
+    def ask(self, call: Callable[[], Any], *arguments: str) -> Any:
+        """The same with a gap that is reported as larger than asked for: the solver's own cases check it."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CertificateWarning)
+            return super().ask(call, *arguments)
+
     # kinds
 
     def evaluate(self) -> None:
@@ -310,19 +320,19 @@ class Case(searching.Case):
         what, target = target_of(self.rng, log)
         groups = groups_of(self.rng, log.n_arms)
         said = {"groups": groups, **self.settings()}
-        said |= {"alpha": float(self.rng.choice(ALPHAS)), "estimator": str(self.rng.choice([*ESTIMATORS]))}
+        said |= {"alpha": float(self.rng.choice(ANY_ALPHA)), "estimator": str(self.rng.choice([*ESTIMATORS]))}
         self.note(f"evaluate the policy {what!r}, {said}")
         found = self.ask(lambda: evaluation.evaluate(log, target, **said), "log.propensities")
         if found is None:
             return
-        self.is_sound(found, groups.for_arms(log.n_arms).n_groups)
+        self.is_sound(found, groups.for_arms(log.n_arms).n_groups, said["alpha"])
         self.expect(0.0 <= found.effective_sample_size <= log.n_rounds * (1 + 1e-9), f"{found.effective_sample_size}")
         heaviest = float((target[log.contexts, log.arms] / log.propensities).max())
         self.expect(found.verdict != "trustworthy" or heaviest < log.n_rounds, f"trusted with a weight of {heaviest}")
         factor, other = self.in_another_currency(log)
         self.note(f"the same times {factor:g}")
         again = evaluation.evaluate(other, target, **said)
-        self.is_sound(again, len(found.accounts))
+        self.is_sound(again, len(found.accounts), said["alpha"])
         same = (again.verdict, again.reasons, again.effective_sample_size)
         self.expect(same == (found.verdict, found.reasons, found.effective_sample_size), f"{found} is now {again}")
         if found.verdict != "do not use":
@@ -334,24 +344,25 @@ class Case(searching.Case):
         log = self.log(most=600)
         groups = groups_of(self.rng, log.n_arms, floors=True)
         said = {"groups": groups, **self.settings()}
-        alphas = sorted({float(each) for each in self.rng.choice(ALPHAS, 2)})
+        alphas = sorted({float(each) for each in self.rng.choice(ANY_ALPHA, 2)})
         self.note(f"frontier of {alphas}, {said}")
         found = self.ask(lambda: evaluation.frontier(log, alphas, **said), "log.propensities")
         if found is None:
             return
         owed = groups.for_arms(log.n_arms)
         n_groups = owed.n_groups
-        for each in (*found.held_out, *found.flattered):
-            self.is_sound(each, n_groups)
+        for side in (found.held_out, found.flattered):
+            for each, alpha in zip(side, alphas, strict=True):
+                self.is_sound(each, n_groups, alpha)
         for name in METRICS:
-            for side in np.transpose(found.curve(name)):
-                self.is_interval(name, side, n_groups, not np.isnan(side).any())
+            for side, alpha in zip(np.transpose(found.curve(name)), alphas, strict=True):
+                self.is_interval(name, side, n_groups, not np.isnan(side).any(), alpha)
         for distributions in found.distributions:
             self.is_policy(distributions, owed, np.ones((1, log.n_arms), dtype=bool))
         found.alpha_for_cost(10.0), found.alpha_for_least_share(0.1)
 
     def regret(self) -> None:
-        log, alpha = self.log(), float(self.rng.choice(ALPHAS))
+        log, alpha = self.log(), float(self.rng.choice(ANY_ALPHA))
         groups = groups_of(self.rng, log.n_arms, floors=True)
         said = {"groups": groups, **self.settings()}
         said["confidence"] = max(0.75, said["confidence"])
@@ -367,7 +378,7 @@ class Case(searching.Case):
     def learning(self) -> None:
         log = self.log()
         name, rng = str(self.rng.choice(LEARNERS)), self.rng
-        kind, said = POLICIES[name], {"alpha": float(rng.choice(ALPHAS))} if name.startswith("alpha") else {}
+        kind, said = POLICIES[name], {"alpha": float(rng.choice(ANY_ALPHA))} if name.startswith("alpha") else {}
         said |= {"feedback": "bandit"} if kind.traits.feedbacks else {}
         self.note("doctor")
         diagnosis = evaluation.doctor(log)
@@ -381,7 +392,7 @@ class Case(searching.Case):
             self.expect((p >= 0.0).all() and abs(math.fsum(p) - 1.0) <= 1e-9, f"{p}")
         groups = groups_of(rng, log.n_arms)
         n_groups = groups.for_arms(log.n_arms).n_groups
-        options = {"alpha": float(rng.choice(ALPHAS)), "n_seeds": 2, "groups": groups}
+        options = {"alpha": float(rng.choice(ANY_ALPHA)), "n_seeds": 2, "groups": groups}
         for play in (evaluation.replay, evaluation.simulate_model):
             self.note(f"{play.__name__} {name}, {options}")
             player = kind(log.n_contexts, log.n_arms, **said)
@@ -389,7 +400,7 @@ class Case(searching.Case):
                 lambda play=play, player=player: play(log, player, **options), "log", "log.rewards", "log.propensities"
             )
             if found is not None:
-                self.is_sound(found, n_groups)
+                self.is_sound(found, n_groups, options["alpha"])
 
     def offline(self) -> None:
         rng = self.rng

@@ -43,9 +43,11 @@ class Running:
 
 
 @contextmanager
-def running(path: Path, *, engine: Engine | None = None, ready: bool = True, **settings: Any) -> Iterator[Running]:
+def running(
+    path: Path, *, engine: Engine | None = None, ready: bool = True, port: int = 0, **settings: Any
+) -> Iterator[Running]:
     service = Service(engine or Engine.open(path, seed=0), path, **settings)
-    sockets = bound_to_port("127.0.0.1", 0)
+    sockets = bound_to_port("127.0.0.1", port)
     server = Server(service, sockets)
     thread = threading.Thread(target=server.run)
     thread.start()

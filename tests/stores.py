@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
@@ -61,6 +62,16 @@ def open_store(path: Path, **options: Any) -> Any:
     if _server is None and not addresses.is_url(path):
         return SqliteStore(path, **options)
     return QueriedStore(str(address_of(path)), **options)
+
+
+def execute(path: Path, *statements: str) -> list[Any]:
+    """Run statements behind the back of all engines; return the rows of the last."""
+    if _server is not None or addresses.is_url(path):
+        assert _server is not None
+        schema = str(address_of(path)).rpartition("schema=")[2]
+        return [_server.execute(statement, schema) for statement in statements][-1]
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        return [file.execute(statement).fetchall() for statement in statements][-1]
 
 
 def _open_store(path: Path, *, read_only: bool = False, create: bool = True) -> Any:

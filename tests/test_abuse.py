@@ -290,7 +290,9 @@ def test_every_route_with_every_credential(shop: Shop) -> None:
         for (header, role), route in itertools.product(tried.items(), ROUTES):
             if route.role == "admin" and role == "admin" and route.method == "POST" and "rotations" in route.path:
                 continue
-            path = route.path.replace("{name}", "home").replace("{id}", "0badc0de")
+            if route.answer == "text/event-stream":  # it does not end: see tests/test_page.py
+                continue
+            path = route.path.replace("{name}", "home").replace("{id}", "0badc0de").replace("{file...}", "style.css")
             answer = http.request(route.method, path, headers={"authorization": header.encode()}, content=b"[")
             told = (header[:30], route.method, path, answer.status_code, answer.text[:200])
             if role == "elsewhere":
@@ -300,7 +302,7 @@ def test_every_route_with_every_credential(shop: Shop) -> None:
             if route.role in RANKS[role]:
                 assert answer.status_code not in (401, 403), told
             else:
-                assert answer.status_code == (401 if role is None else 403), told
+                assert answer.status_code == (403 if role else 303 if route.is_page else 401), told
             assert answer.status_code < 500, told
             assert not any(token in answer.text for token in shop.tokens.values()), told
 

@@ -98,7 +98,7 @@ def test_propensities_below_the_smallest_possible_are_refused() -> None:
     stream = Stream.from_arrays(np.zeros(3000, dtype=int), np.tile([1.0, 0.1, 0.1, 0.1], (3000, 1)))
     log = simulate(policy, stream, log=True).log
     assert log is not None
-    assert log.propensities.min() >= 0.02 * 0.3 * np.sqrt(4 / 3000) / 4 * (1 - 1e-9)
+    assert log.propensities.min() >= 0.005 * 0.3 * np.sqrt(4 / 3000) / 4 * (1 - 1e-9)
 
 
 def gap(policy: BasePolicy, stream: Stream, alpha: float, seed: int = 0) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, InvalidArgument, Stream, Uniform, simulate, streams
 from alphafair.checks import run_checks
-from alphafair.lab.rivals import OptimisticFrankWolfe, upper_bound
+from alphafair.lab.rivals.frank_wolfe import OptimisticFrankWolfe, upper_bound
 from alphafair.policy.base import BasePolicy
 from alphafair.run import simulate_against
 from alphafair.values import ADVERSARIES, Adversary

@@ -374,14 +374,77 @@ def test_a_fresh_arm_converts_the_bound_to_its_welfare() -> None:
     assert before > 0.0
 
 
-def test_fairness_within_contexts_needs_an_alpha_below_one() -> None:
-    for alpha in (1.0, 2.0, inf):
-        with pytest.raises(InvalidArgument, match="alpha must be below 1 for independent-alpha-fair; got"):
-            IndependentAlphaFair(1, 2, alpha=alpha)
-    policy = IndependentAlphaFair(1, 2)
-    with pytest.raises(InvalidArgument, match="below 1"):
-        policy.set_alpha(2.0)
-    assert policy.alpha == 0.9
+class Apart:
+    """Fairness within contexts, beside one `AlphaFair` and one oracle for every context."""
+
+    def __init__(self, n_contexts: int, n_arms: int, alpha: float) -> None:
+        self.alpha, self.n_arms = alpha, n_arms
+        self.policy = IndependentAlphaFair(n_contexts, n_arms, alpha=alpha, seed=1)
+        self.alone = [AlphaFair(1, n_arms, alpha=alpha) for _ in range(n_contexts)]
+        books = [naive_alpha.Books(list(range(n_arms))) for _ in range(n_contexts)]
+        self.oracles = [naive_alpha.AlphaFair(1, each, alpha=alpha) for each in books]
+
+    def play(self, n_rounds: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(n_rounds):
+            context = int(rng.integers(len(self.alone)))
+            rewards = rng.random(self.policy.n_arms) ** 3 * (rng.random(self.policy.n_arms) < 0.8)
+            alone, oracle = self.alone[context], self.oracles[context]
+            decision = self.policy.choose(context)
+            assert decision.probabilities.tolist() == alone.probabilities(0).tolist()
+            assert decision.probabilities == pytest.approx(oracle.probabilities(0), abs=1e-10, rel=0)
+            self.policy.update(decision, rewards)
+            alone.update(decision._replace(context=0), rewards)
+            oracle.learn(0, decision.probabilities, rewards)
+        assert self.policy.accounts.tolist() == [alone.accounts.tolist() for alone in self.alone]
+
+    def everywhere(self, act: Any) -> None:
+        for each in (self.policy, *self.alone):
+            act(each)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.9, *ALPHAS])
+def test_fairness_within_contexts_is_an_ascent_per_context(alpha: float) -> None:
+    apart = Apart(3, 3, alpha)
+    apart.play(150, seed=1)
+    apart.everywhere(lambda policy: policy.new_period(0.5))
+    for oracle in apart.oracles:
+        oracle.new_period(0.5)
+    apart.play(60, seed=2)
+    apart.everywhere(lambda policy: policy.grow(n_arms=4))
+    for oracle in apart.oracles:
+        oracle.admit([3])
+    apart.play(60, seed=3)
+    apart.everywhere(lambda policy: policy.retire(1))
+    for oracle in apart.oracles:
+        oracle.retire(1)
+    apart.play(60, seed=4)
+    apart.policy = load_policy(State.from_bytes(apart.policy.snapshot().to_bytes()))
+    apart.play(20, seed=5)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.5, 2.0), (2.0, 0.5), (1.0, inf), (0.5, 0.9)])
+def test_alpha_within_contexts_is_changed_in_every_context(before: float, after: float) -> None:
+    apart = Apart(2, 3, before)
+    apart.play(100, seed=1)
+    apart.everywhere(lambda policy: policy.set_alpha(after))
+    rng = np.random.default_rng(2)
+    for t in range(60):
+        rewards = rng.random(3)
+        decision = apart.policy.choose(t % 2)
+        assert decision.probabilities.tolist() == apart.alone[t % 2].probabilities(0).tolist()
+        apart.policy.update(decision, rewards)
+        apart.alone[t % 2].update(decision._replace(context=0), rewards)
+
+
+def test_new_contexts_start_with_accounts_of_their_own() -> None:
+    apart = Apart(2, 3, 2.0)
+    apart.play(100, seed=1)
+    apart.policy.grow(3)
+    assert apart.policy.accounts[2].tolist() == [1.0, 1.0, 1.0]
+    apart.alone.append(AlphaFair(1, 3, alpha=2.0))
+    apart.oracles.append(naive_alpha.AlphaFair(1, naive_alpha.Books([0, 1, 2]), alpha=2.0))
+    apart.play(100, seed=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -445,7 +508,11 @@ STORED = Path(__file__).parent / "snapshots" / "below_one"
 def test_older_snapshots_of_version_4_open(name: str) -> None:
     """Each file has a snapshot, and the probabilities and accounts after 20 more rounds of `played`."""
     with np.load(STORED / f"{name}.npz") as stored:
-        policy = load_policy(State.from_bytes(stored["state"].tobytes()))
+        state = State.from_bytes(stored["state"].tobytes())
+        assert state.version == 4
+        policy = load_policy(state)
+        if name.startswith("adaptive"):  # it plays on with other formulas: tests/test_snapshots.py
+            return
         played(policy, 20, 3)
         for context, expected in enumerate(stored["probabilities"]):
             np.testing.assert_allclose(policy.probabilities(context), expected, rtol=1e-12)
@@ -458,12 +525,16 @@ def test_older_snapshots_of_version_4_open(name: str) -> None:
 KEPT = {
     "ascent": {"x"},
     "adaptive full": {"x", "share"},
-    "adaptive bandit": {"pending"},
+    "adaptive bandit": {"pending", "head_start"},
     "scale-free": set(),
 }
-OF_PREDICTOR = {"gram", "moment", "coefficients", "reward_sum", "seen", "largest", "rounds", "visits"} | {
-    f"{name}_{part}" for name in ("arm", "age", "long", "recent", "latest") for part in ("sum", "count")
-}
+OF_PREDICTOR = (
+    {"gram", "moment", "coefficients", "reward_sum", "squared_rewards", "squared_misses", "seen"}
+    | {
+        *("largest", "rounds", "visits"),
+    }
+    | {f"{name}_{part}" for name in ("arm", "age", "long", "recent", "latest") for part in ("sum", "count")}
+)
 OF_ACCOUNTS = {*utility.ACCOUNT._fields, "earned", "entry_accounts", "group_entry", "unit", "first_welfare"} | {
     "first_unit",
     "period",

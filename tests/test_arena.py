@@ -24,9 +24,10 @@ from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.cli.arena import _print_shares
 from alphafair.lab import arena, captions, charts, paper
-from alphafair.lab.plan import Contender, Experiment, Generated, Plan
+from alphafair.lab.plan import Contender, Experiment, Generated, Plan, settings_by_policy
 from alphafair.lab.report import shares_table
 from alphafair.lab.results import ArenaResults, Score, plain
+from alphafair.lab.rivals import TUNABLE
 from alphafair.lab.runner import Run, run_plan
 from alphafair.values import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
@@ -74,7 +75,7 @@ def test_the_reports_plan_is_a_part_of_all() -> None:
     names = {each.name: each for each in arena.SCENARIOS}
     for short in arena.SHORT:
         whole = names[short.name]
-        assert replace(short, n_seeds=20, contenders=whole.contenders, alphas=whole.alphas) == whole
+        assert replace(short, n_seeds=20, contenders=whole.contenders, alphas=whole.alphas, tuned=whole.tuned) == whole
         assert (short.n_seeds, short.delay, short.contenders, short.alphas) == (5, None, arena.BANDIT, (0.9,))
     assert len(arena.SHORT.experiments) == len(arena.SHORT.smoke().experiments) == 14
     assert sum("adversary" in repr(each.rounds) for each in arena.SHORT) == 3
@@ -94,12 +95,14 @@ def test_every_policy_is_in_every_scenario(results: ArenaResults) -> None:
 
 def test_the_full_plan() -> None:
     sources = [each.rounds for each in arena.SCENARIOS if isinstance(each.rounds, Generated)]
-    assert all(each.n_seeds == 20 for each in arena.SCENARIOS)
+    others = {each.name: each.n_seeds for each in arena.SCENARIOS if each.n_seeds != 20}
+    large = dict.fromkeys(("arena-stationary-large", "arena-hundred-arms", "arena-forty-arms"), 10)
+    assert others == {"arena-short": 100, **large}
     kinds = {dict(source.settings)["kind"] for source in sources if source.maker == "adversary"}
     assert kinds == {"settled", "largest", "halving"}
     assert [source.n_first for source in sources[:3]] == [5000, 20000, None]
-    assert [each.n_seeds for each in arena.SCENARIOS.with_seeds(2)] == [2] * 19
-    assert len({*arena.SCENARIOS.smoke(), *arena.SCENARIOS.smoke().with_seeds(2)}) == 38
+    assert [each.n_seeds for each in arena.SCENARIOS.with_seeds(2)] == [2] * 25
+    assert len({*arena.SCENARIOS.smoke(), *arena.SCENARIOS.smoke().with_seeds(2)}) == 50
 
 
 @pytest.mark.parametrize("name", SMOKE)
@@ -225,6 +228,94 @@ def test_an_adversary_from_scratch(made: tuple[Path, str]) -> None:
         assert mine["optimum"] == pytest.approx(best, abs=gap + mine["gap"])
 
 
+def test_every_rival_has_its_settings() -> None:
+    """Every tunable rival of the lab, each setting once; the one for features where there are features."""
+    for plan, kinds in ((arena.SCENARIOS, TUNABLE[:-1]), (arena.FEATURE_SCENARIOS, TUNABLE)):
+        for experiment in plan:
+            found = settings_by_policy(experiment.tuned)
+            assert [*found] == [kind.name for kind in kinds]
+            assert [len(settings) for settings in found.values()] == [6, 4, 6, 4, 3][: len(kinds)]
+            assert len({each.key for each in experiment.tuned}) == len(experiment.tuned)
+            assert len({each.label for each in experiment.tuned}) == len(experiment.tuned)
+            assert [len(each) for each in settings_by_policy(experiment.smoke().tuned).values()] == [2] * len(kinds)
+    assert arena.TUNED[0].label == "\u03b5-greedy: \u03b5 0.01, prior 2"
+    assert arena.SHORT.experiments[0].tuned == ()
+
+
+TUNED_PARTS = [
+    ("matches", arena.SCENARIOS.smoke()),
+    ("with_features", arena.FEATURE_SCENARIOS.smoke()),
+    ("steep", arena.STEEP_SCENARIOS.smoke()),
+]
+
+
+@pytest.mark.parametrize(("part", "plan"), TUNED_PARTS, ids=[part for part, _ in TUNED_PARTS])
+def test_tuned_rivals_are_the_best_of_their_settings(
+    part: str, plan: Plan, made: tuple[Path, str], results: ArenaResults
+) -> None:
+    """Shares of every setting from the tables; the best is shown, with the lead of the first contender by seed."""
+    for experiment, match in zip(plan, getattr(results, part), strict=True):
+        by_seed = tables(made[0], experiment)
+
+        def closed(contender: Contender, alpha: float, by_seed: list[pl.DataFrame] = by_seed) -> Any:
+            found = []
+            for table in by_seed:
+                mine = row(table, contender, alpha)
+                if alpha >= 1.0:
+                    got, low = (power_mean(mine[name], alpha) for name in ("accounts", "uniform"))
+                else:
+                    got, low = ((mine[name] ** (1 - alpha)).sum() / (1 - alpha) for name in ("accounts", "uniform"))
+                found.append((got - low) / (mine["optimum"] - low))
+            return np.array(found)
+
+        assert [(each.policy, each.alpha) for each in match.tuned] == [
+            (policy, alpha) for alpha in match.alphas for policy in settings_by_policy(experiment.tuned)
+        ]
+        for shown in match.tuned:
+            settings = [each for each in experiment.tuned if each.policy == shown.policy]
+            shares = {each.label: closed(each, shown.alpha) for each in settings}
+            best = max(shares, key=lambda label: shares[label].mean())
+            assert (f"{shown.label}: {shown.setting}", shown.n_settings) == (best, len(settings))
+            assert shown.gap_closed.value == pytest.approx(shares[best].mean(), rel=1e-7, abs=1e-9)
+            lead = closed(experiment.contenders[0], shown.alpha) - shares[best]
+            half = stats.t.ppf(0.975, 2) * np.std(lead, ddof=1) / 3**0.5
+            np.testing.assert_allclose(shown.lead, lead.mean() + half * np.array([0, -1, 1]), rtol=1e-6, atol=1e-9)
+        for alpha in match.alphas:
+            top = match.best_tuned(alpha)
+            assert top.gap_closed.value == max(each.gap_closed.value for each in match.tuned_at(alpha))
+            assert match.beside_tuned().of("bandit", alpha) == [match.of("bandit", alpha)[0], *match.tuned_at(alpha)]
+
+
+def test_tuned_rivals_are_shown_with_their_settings(made: tuple[Path, str], results: ArenaResults) -> None:
+    folder, printed = made
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert "tuned in hindsight on these very seeds" in page
+    assert "rivals tuned in hindsight" in printed
+    assert "best of 2" in page
+    match = results.matches[3]
+    for each in match.tuned_at(0.9):
+        assert f"({each.setting})" in page
+    assert captions.tuned(results.matches) in page
+    bests = [match.best_tuned(alpha) for match in results.matches for alpha in match.alphas]
+    counts = [sum(best.lead.low > 0 for best in bests), sum(best.lead.high < 0 for best in bests)]
+    assert f"Of {len(bests)} pairs" in captions.tuned(results.matches)
+    assert f"rival in {counts[0]}, behind it in {counts[1]}," in captions.tuned(results.matches)
+
+
+def test_the_chart_of_tuned_rivals_says_how_they_were_chosen(results: ArenaResults) -> None:
+    """Which settings, how many seeds, and a mark for every rival in every scenario."""
+    first, *others = results.matches
+    longer = replace(first, seeds=tuple(range(7)))
+    figure = charts.tuned([longer, *others], "title", alphas=(0.5,))
+    notes = " ".join(figure.texts[1].get_text().split())
+    assert "tuned in hindsight on these very seeds" in notes
+    assert f"95% confidence over 3 seeds; {first.title}: 7" in notes
+    (axes,) = figure.axes
+    marks = [line.get_gid() for line in axes.lines if line.get_gid()]
+    labels = ["adaptive", *(each.label for each in first.tuned_at(0.5))]
+    assert Counter(marks) == {label: len(results.matches) for label in labels}
+
+
 def test_promises_are_leads_of_the_tables(made: tuple[Path, str], results: ArenaResults) -> None:
     """Where an adversary plays, and nowhere else: by seed, with Bonferroni's interval of six by SciPy."""
     for experiment, match in zip(SMOKE.values(), results.matches, strict=True):
@@ -310,11 +401,13 @@ def test_page_and_terminal_show_the_numbers(made: tuple[Path, str], results: Are
     text = f"{100 * best.gap_closed.value:.0f} \u00b1{50 * (best.gap_closed.high - best.gap_closed.low):.0f}"
     assert text in printed
     n_shares = 3 * (13 * len(results.matches) + 4 * len(results.with_features))
-    n_shares += 4 * 12 * len(results.steep) + (12 + 2) * len(results.dying)
+    n_shares += 4 * 13 * len(results.steep) + (13 + 2) * len(results.dying)
+    n_shares += 3 * (6 * len(results.matches) + 7 * len(results.with_features)) + 4 * 6 * len(results.steep)  # tuned
     n_sizes = 4 * sum(map(len, (results.matches, results.with_features, results.steep, results.dying)))
     assert page.count('<td class="n"') == n_shares + n_sizes + len(promises)
     assert "alphafair arena --smoke" in page
-    assert {path.name for path in (folder / "figures").iterdir()} == {f"gap-closed.{e}" for e in ("png", "svg", "pdf")}
+    figures = {f"{name}.{end}" for name in ("gap-closed", "tuned") for end in ("png", "svg", "pdf")}
+    assert {path.name for path in (folder / "figures").iterdir()} == figures
 
 
 def power_mean(accounts: Any, alpha: float) -> float:
@@ -396,6 +489,7 @@ def test_no_gap_if_there_is_nothing_to_learn(tmp_path: Path) -> None:
     _print_shares(console, ArenaResults("", {}, (0.5,), (match,), ()))
     assert "no gap" in console.export_text()
     assert shares_table([match], "bandit", 0.5).rows[0].cells[1].text == "no gap"
+    assert captions.tuned([match]).startswith("Of 0 pairs")
     assert captions.arena([match]) == "Adaptive closes the largest share in 0 of 1 scenarios."
 
 

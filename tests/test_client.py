@@ -159,9 +159,36 @@ def test_an_experiment_has_periods(shop: Running) -> None:
         with pytest.raises(ServiceError, match="422 bad_request") as caught:
             client.create("never", arms=ARMS, period="sometimes")
         assert caught.value.argument == "period"
-    for wrong in ({"new_period": False}, {"new_period": True, "alpha": 1.0}):
+        assert client.new_period("weekly", carry=1.0).periods[-1].entry_accounts == current.entry_accounts
+        changed = client.set_period("weekly", "1d", period_start=monday, carry=0.75)
+        assert (changed.period, changed.carry, changed.period_ends is not None) == (86_400.0, 0.75, True)
+        assert client.set_period("weekly", 86_400, carry=0.5).period_ends == changed.period_ends
+        assert client.history("weekly")[-1].details["period_start"] == "2024-01-01T00:00:00+00:00"
+        ended = client.set_period("weekly", None)
+        assert (ended.period, ended.period_ends, ended.carry, ended.periods[-1].number) == (None, None, 0.5, 2)
+        assert client.history("weekly")[-1].kind == "set_period"
+        for arguments in (
+            {"period": "sometimes"},
+            {"period": "7d", "carry": 2.0},
+            {"period": "7d", "period_start": "?"},
+        ):
+            with pytest.raises(ServiceError, match="422 bad_request"):
+                client.set_period("weekly", **arguments)
+    refused: list[dict[str, Any]] = [
+        {"new_period": False},
+        {"new_period": True, "alpha": 1.0},
+        {"new_period": True, "period_start": "2024-01-01"},
+        {"new_period": True, "period": None},
+        {"period_start": "2024-01-01"},
+        {"carry": 0.5},
+        {"add_arm": "another", "carry": 0.5},
+        {"period": "7d", "group": "g"},
+        {"period": "7d", "alpha": 1.0},
+    ]
+    for wrong in refused:
         assert shop.http.patch("/v1/experiments/weekly", json=wrong).status_code == 422
-    assert 'alphafair_period{experiment="weekly"} 1.0' in shop.http.get("/metrics").text
+    shop.service.engine.verify()
+    assert 'alphafair_period{experiment="weekly"} 2.0' in shop.http.get("/metrics").text
 
 
 def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:

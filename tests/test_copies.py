@@ -32,7 +32,7 @@ def play(engine: Engine) -> None:
     """Everything that a log can have, in three experiments at once."""
     engine.create("home", arms=ARMS, reward_wait=3600.0, default_reward=0.5)
     engine.create("full", arms=ARMS, policy="alpha-fair", contexts=["never seen"])
-    engine.create("Straße, \"quoted\" \\ {}", arms=["ä,b", '"', "\\"], policy="alpha-fair-bandit")
+    engine.create('Straße, "quoted" \\ {}', arms=["ä,b", '"', "\\"], policy="alpha-fair-bandit")
     for k in range(30):
         for name in engine.experiments():
             engine.decide(name, f"visitor-{k % 4}", id=f"request-{k}", deferred=k % 7 == 0)

@@ -20,7 +20,14 @@ from matplotlib.text import Text
 import alphafair
 from alphafair import metrics
 from alphafair.algorithms import POLICIES
-from alphafair.lab.arena import ALPHAS, SCENARIOS
+from alphafair.lab.arena import (
+    ALPHAS,
+    DYING_SCENARIOS,
+    FEATURE_SCENARIOS,
+    SCENARIOS,
+    STEEP_ALPHAS,
+    STEEP_SCENARIOS,
+)
 from alphafair.offline import context_reward_totals, offline_optimum
 from docs import illustrations
 
@@ -163,8 +170,14 @@ def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
     page = arena.PAGE.read_text(encoding="utf-8")
     assert arena.refreshed(page) == page, "run: python -m docs.paste_arena"
     found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
-    assert [f"arena-{each['name']}" for each in found["matches"]] == [scenario.name for scenario in SCENARIOS]
-    assert all(each["seeds"] == list(range(20)) for each in found["matches"])
+    for part, plan in (
+        ("matches", SCENARIOS),
+        ("with_features", FEATURE_SCENARIOS),
+        ("steep", STEEP_SCENARIOS),
+        ("dying", DYING_SCENARIOS),
+    ):
+        assert [f"arena-{each['name']}" for each in found[part]] == [scenario.name for scenario in plan]
+        assert [each["seeds"] for each in found[part]] == [list(range(scenario.n_seeds)) for scenario in plan]
     for match in found["matches"]:
         for score in match["scores"]:
             (table,) = re.findall(
@@ -175,6 +188,30 @@ def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
             text = row.split(" | ")[header.removesuffix(" |").split(" | ").index(score["label"])]
             share = float(re.findall(r"-?\d+\.\d", text.replace("\u2212", "-"))[0])
             assert share == pytest.approx(100 * score["gap_closed"]["value"], abs=0.0501)
+
+
+def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
+    """Tables of all alphas; cells of tuned rivals, of alpha from 1 on and of the bound, recomputed from the results."""
+    arena = tool("paste_arena")
+    page, found = arena.PAGE.read_text(encoding="utf-8"), arena.results()
+    tables = dict(re.findall(r"<!-- paste: ([^>]+) -->\n(.*?)\n\n", page, re.DOTALL))
+    expected = {f"{kind} {alpha:g}" for kind in ("bandit", "full", "tuned") for alpha in ALPHAS}
+    expected |= {f"features {name}" for name in expected} | {"promises", "steep", "dying"}
+    assert {*tables} == expected | {f"steep tuned {alpha:g}" for alpha in STEEP_ALPHAS}
+    for part, words in ((found.matches, ""), (found.with_features, "features "), (found.steep, "steep ")):
+        for match in part:
+            for each in match.tuned:
+                rows = tables[f"{words}tuned {each.alpha:g}"].splitlines()
+                (row,) = (row for row in rows if row.startswith(f"| {match.title} |"))
+                assert f"{100 * each.gap_closed.value:.1f}".replace("-", "\u2212") in row
+                assert f"({each.setting})" in row
+    for match in found.steep:
+        ours = match.of("bandit", 2.0)[0]
+        text = f"| {match.title} | 2 | {100 * ours.gap_closed.value:.1f}"
+        assert text in tables["steep"]
+        assert f"({ours.welfare_ratio.value:.3f})" in tables["steep"]
+    for match in found.dying:
+        assert f"| {match.alphas[0]:g} | {match.bound:.3f} | " in tables["dying"]
 
 
 def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
@@ -201,8 +238,8 @@ def test_every_picture_is_shown_and_no_other_is_kept() -> None:
     shown = {target for page in DOCS.glob("*.md") for image, target in links(page) if image}
     kept = {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
     assert shown == kept
-    drawn = {stem for stem in (Path(path).stem for path in kept) if not stem.startswith("marketplace-")}
-    assert drawn == set(illustrations.PICTURES)  # the others are made by examples/marketplace
+    drawn = {stem for stem in (Path(path).stem for path in kept) if not stem.startswith(("marketplace-", "page-"))}
+    assert drawn == set(illustrations.PICTURES)  # the others are made by examples/marketplace and make_screenshots
 
 
 def test_pictures_are_up_to_date(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_lost_events_are_detected(tmp_path: Path) -> None:
         books.rewards.add("id-2")
         with pytest.raises(drill.Failed, match="the reward of id-2 was acknowledged, and is applied now"):
             drill.compare(service, books)
+
+
+def test_lost_boundaries_are_detected(tmp_path: Path) -> None:
+    """The control: a boundary that was announced and did not come."""
+    books = drill.Books()
+    with drill.serving(tmp_path / "shop.db") as service:
+        service.client.create(drill.NAME, arms=drill.ARMS)
+        drill.play(service.client, books, books.new_ids(20))
+        drill.end_period_in(service, books, 0.2)
+        drill.compare_periods(service, books)
+        assert [period.number for period in service.client.experiment(drill.NAME).periods] == [0, 1]
+        books.boundaries.append(books.boundaries[0] - timedelta(seconds=1))
+        with pytest.raises(drill.Failed, match="were announced, and periods start at"):
+            drill.compare_periods(service, books)
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

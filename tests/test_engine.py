@@ -18,7 +18,7 @@ from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Reque
 from alphafair.engine.experiment import same_state
 from alphafair.engine.migrations import migrate, schema
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, live_state, open_store
+from tests.stores import both_stores, live_state, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -230,6 +230,7 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     engine.close()
 
 
+@sqlite_only("has positions of two experiments in one log")
 def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     engine.create("next", arms=["ada", "ben"])
@@ -297,6 +298,7 @@ def test_fair_cb_whose_contexts_depend_on_each_other(engine: Engine, clock: Cloc
         reader.verify()
 
 
+@sqlite_only("searches the bytes of the file")
 def test_contexts_are_erased_for_good(engine: Engine, clock: Clock, tmp_path: Path) -> None:
     engine.create("home", arms=["ada", "ben"])
     secret = "jane.doe@example.com"
@@ -346,6 +348,7 @@ def test_ids_that_the_engine_makes_cannot_be_guessed(tmp_path: Path) -> None:
         assert same < 16
 
 
+@sqlite_only("reads pages of the file")
 @pytest.mark.parametrize("seed", [None, 3])
 def test_ids_made_together_are_adjacent_in_the_index(tmp_path: Path, seed: int | None) -> None:
     """Otherwise every decision of a commit writes a page of its own, once there are many."""
@@ -398,6 +401,7 @@ def test_export_and_log_read_back(engine: Engine, clock: Clock, tmp_path: Path) 
         "reward_source",
         "decided_at",
         "rewarded_at",
+        "period",
         "policy_version",
         "available",
     ]
@@ -506,6 +510,7 @@ def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) 
     engine.verify()
 
 
+@sqlite_only("a database has many writers")
 def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Path) -> None:
     import os
 
@@ -527,6 +532,7 @@ def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Pat
         Engine.open(tmp_path / "none.db", read_only=True)
 
 
+@sqlite_only("is about files")
 def test_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database, but long enough to look at: " * 100)
     with pytest.raises(Unavailable, match="not a database"):
@@ -558,6 +564,7 @@ def test_migrations_are_atomic(tmp_path: Path) -> None:
     assert [number for number, _, _ in schema()] == list(range(1, len(schema()) + 1))
 
 
+@sqlite_only("edits rows of the file")
 def test_verify_finds_every_forgery(tmp_path: Path) -> None:
     def forged(statement: str) -> None:
         path = tmp_path / f"{abs(hash(statement))}.db"
@@ -581,6 +588,7 @@ def test_verify_finds_every_forgery(tmp_path: Path) -> None:
     forged("update change set body = replace(body, '0.9', '0.8')")
 
 
+@sqlite_only("copies files; tests/test_copies.py copies databases")
 def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(20):
@@ -601,6 +609,7 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
             restore(tmp_path / "copy.db", tmp_path / target)
 
 
+@sqlite_only("edits rows of the file; tests/test_nodes.py has upgrades")
 def test_an_upgrade_keeps_the_state_and_is_recorded(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -631,6 +640,7 @@ def test_an_upgrade_keeps_the_state_and_is_recorded(
     engine.close()
 
 
+@sqlite_only("damages a row of the file")
 def test_an_unreadable_snapshot_is_skipped(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(30):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Groups, metrics
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, execute, live_state
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -32,8 +31,7 @@ def play(engine: Engine, n_rounds: int, name: str = "home", seed: int = 0) -> No
 
 
 def bodies(path: Path) -> list[str]:
-    with sqlite3.connect(path) as connection:
-        return [body for (body,) in connection.execute("select body from change order by seq")]
+    return [body for (body,) in execute(path, "select body from change order by seq")]
 
 
 @pytest.mark.parametrize("alpha", [1.0, 2.0, math.inf, "inf"])
@@ -59,8 +57,7 @@ def test_an_experiment_has_any_alpha(tmp_path: Path, policy: str, alpha: Any) ->
         assert engine.experiment("home") == after
         play(engine, 10, seed=3)
         assert engine.verify() == engine.position
-    with sqlite3.connect(path) as connection:
-        connection.execute("delete from snapshot")
+    execute(path, "delete from snapshot")
     with Engine.open(path, read_only=True) as engine:  # from the log alone
         engine.verify()
         found = live_state(engine, "home").find("home")
@@ -93,8 +90,7 @@ def test_alpha_is_changed_from_below_1_to_inf_and_back(tmp_path: Path, policy: s
         assert changes == [2.0, "inf", 1.0, 0.9]
         state = live_state(engine, "home").find("home").policy.snapshot()
     assert not any("Infinity" in body for body in bodies(path))
-    with sqlite3.connect(path) as connection:
-        connection.execute("delete from snapshot")
+    execute(path, "delete from snapshot")
     with Engine.open(path) as engine:
         assert same_state(live_state(engine, "home").find("home").policy.snapshot(), state)
         engine.verify()

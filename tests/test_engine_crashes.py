@@ -29,6 +29,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(tmp_path: Path) -
     assert report["kills"] == 35
     assert report["acknowledged"] > 35
     assert report["events"] > 35
+    assert report["boundaries"] > 35
 
 
 def test_acknowledging_before_the_commit_is_detected(tmp_path: Path) -> None:

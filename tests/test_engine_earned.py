@@ -15,7 +15,7 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import Mismatch
 from tests.serving import running
-from tests.stores import both_stores, open_store
+from tests.stores import both_stores, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -147,6 +147,7 @@ def test_cumulative_rewards_are_the_sum_of_the_log(shop: Shop) -> None:
     assert [*shop.engine.experiment("alpha-fair-adaptive").cumulative_rewards.values()] == pytest.approx(sums)
 
 
+@sqlite_only("is about older files")
 def test_older_files_are_counted_when_opened(shop: Shop) -> None:
     for policy in ("alpha-fair-adaptive", "alpha-fair"):
         shop.create(policy)
@@ -178,6 +179,7 @@ def test_older_files_are_counted_when_opened(shop: Shop) -> None:
     shop.check()
 
 
+@sqlite_only("edits rows of the file")
 def test_verify_compares_cumulative_rewards(shop: Shop) -> None:
     shop.create("alpha-fair-adaptive")
     for _ in range(5):

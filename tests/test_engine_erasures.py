@@ -10,7 +10,7 @@ import pytest
 
 from alphafair.engine import Engine, RequestError, maintenance
 from alphafair.engine.requests import Decide
-from tests.stores import both_stores
+from tests.stores import both_stores, sqlite_only
 
 pytestmark = both_stores
 
@@ -46,6 +46,7 @@ def traces(path: Path, *people: int) -> list[str]:
     return [text for text in texts if any(text.encode() in file for file in files)]
 
 
+@sqlite_only("searches the bytes of the file")
 def test_no_copy_is_left_in_unused_parts_of_pages(path: Path) -> None:
     with Engine.open(path) as engine:
         for who in range(20):
@@ -56,6 +57,7 @@ def test_no_copy_is_left_in_unused_parts_of_pages(path: Path) -> None:
         engine.verify()
 
 
+@sqlite_only("rewrites the file")
 def test_an_erasure_beside_a_reader_is_done_at_once_and_cleaned_up_later(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +80,7 @@ def test_an_erasure_beside_a_reader_is_done_at_once_and_cleaned_up_later(
         assert traces(path, 7) == []
 
 
+@sqlite_only("rewrites the file")
 def test_a_large_file_is_rewritten_when_it_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.open(path) as engine:
         monkeypatch.setattr(maintenance, "REWRITE_AT_ONCE", 0)
@@ -92,6 +95,7 @@ def test_a_large_file_is_rewritten_when_it_is_opened(path: Path, monkeypatch: py
         engine.verify()
 
 
+@sqlite_only("rewrites the file")
 def test_without_space_for_a_second_copy_the_erasure_stays_pending(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.open(path) as engine:
         monkeypatch.setattr(engine._store, "rewrite", lambda: False)

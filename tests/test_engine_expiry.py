@@ -16,7 +16,7 @@ from alphafair.engine import Activate, Decide, Outcome, Receipt, Reward, Unavail
 from alphafair.engine.ledger import Settled
 from alphafair.engine.sqlite_store import SqliteStore
 from tests.serving import running
-from tests.stores import both_stores, open_store
+from tests.stores import both_stores, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -185,6 +185,7 @@ def steps_of(engine: Engine, requests: list[Decide]) -> int:
     return n_steps
 
 
+@sqlite_only("counts instructions of SQLite")
 @pytest.mark.parametrize("kind", ["waiting", "activated", "rewarded", "of another experiment"])
 def test_waiting_decisions_are_not_read_with_every_request(tmp_path: Path, clock: Clock, kind: str) -> None:
     """One decision becomes overdue with each request: the work is that of these, however many others there are."""

@@ -22,7 +22,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import both_stores, live_state, open_store
+from tests.stores import both_stores, execute, live_state, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -285,6 +285,7 @@ def learned_badly(engine: Engine, first: str = "bad") -> int:
     return position
 
 
+@sqlite_only("has positions of two experiments in one log")
 def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: Engine, path: Path) -> None:
     before = engine.experiment("good")
     position = learned_badly(engine)
@@ -319,7 +320,7 @@ def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: 
     with pytest.raises(PolicyFailed, match="ArithmeticError"):
         engine.verify()
     engine.close()
-    snapshots = sqlite3.connect(path).execute("select experiment from snapshot").fetchall()
+    snapshots = execute(path, "select experiment from snapshot")
     assert snapshots == [(1,)]  # a snapshot of what failed would hide it
     with Engine.open(path) as engine:  # still broken, and still alone
         assert engine.experiment("home").unhealthy is not None
@@ -336,6 +337,7 @@ def test_a_failure_to_learn_keeps_the_reward_and_affects_one_experiment(engine: 
         engine.verify()
 
 
+@sqlite_only("copies files")
 def test_a_rollback_repairs_an_experiment(engine: Engine, path: Path) -> None:
     position = learned_badly(engine)
     with pytest.raises(PolicyFailed, match="learning from events"):
@@ -354,6 +356,7 @@ def test_a_rollback_repairs_an_experiment(engine: Engine, path: Path) -> None:
         restore(path, path.with_name("restored.db"))
 
 
+@sqlite_only("edits rows of the file")
 def test_verify_reports_other_differences_first(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     engine.close()
@@ -365,6 +368,7 @@ def test_verify_reports_other_differences_first(engine: Engine, path: Path) -> N
         reader.verify()
 
 
+@sqlite_only("copies files")
 def test_a_backup_with_a_failing_policy_can_be_restored(
     engine: Engine, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -404,6 +408,7 @@ def test_overdue_decisions_without_a_policy_are_settled(path: Path) -> None:
         engine.verify()
 
 
+@sqlite_only("edits rows of the file")
 def test_reopening_the_file_ends_a_temporary_failure(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     FAULT.mend()
@@ -431,10 +436,7 @@ def test_a_change_that_fails_is_refused_and_changes_nothing(
     engine.verify()
     engine.close()
     FAULT.put(where, ArithmeticError("cannot"))
-    connection = sqlite3.connect(path)
-    connection.execute("delete from snapshot")
-    connection.commit()
-    connection.close()
+    execute(path, "delete from snapshot")
     with Engine.open(path) as engine:  # it fails when the change is done again
         unhealthy = engine.experiment("home").unhealthy
         assert unhealthy is not None
@@ -463,17 +465,17 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     broken = {**sound.arrays, "account": sound.arrays["account"] * math.nan}
     FAULT.put("snapshot", State(sound.policy, sound.version, sound.settings, sound.rng, broken))
     engine.close()
-    rows = sqlite3.connect(path).execute("select experiment from snapshot").fetchall()
+    rows = execute(path, "select experiment from snapshot")
     assert rows == [(1,)]
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        live_state(engine).take_snapshots(least=1)
+        live_state(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        live_state(engine).take_snapshots(least=1)
+        live_state(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 
@@ -498,6 +500,7 @@ def test_a_state_that_cannot_be_loaded_is_skipped(engine: Engine, path: Path, pr
         assert engine.experiment("home") == before
 
 
+@sqlite_only("has positions of two experiments in one log")
 def test_a_policy_that_cannot_be_created_affects_one_experiment(engine: Engine, path: Path) -> None:
     before, good = engine.experiment("home"), engine.position - 2
     engine.decide("home", "v0", "open")
@@ -561,6 +564,7 @@ def test_a_policy_that_cannot_report_is_reported(engine: Engine) -> None:
 # nothing that is no number is offered to the disk
 
 
+@sqlite_only("asks the store of the file")
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_store_refuses_numbers_that_are_not_finite(engine: Engine, bad: float) -> None:
     position, ledger = engine.position, engine._store
@@ -618,7 +622,8 @@ def test_over_http(tmp_path: Path) -> None:
         assert error(service.http.patch("/v1/experiments/home", json={"alpha": 0.5}))["code"] == "policy_failed"
         assert service.post("/good/decisions", {"context": "v"}).status_code == 200
         assert service.http.get("/metrics").status_code == 200
-        rolled = service.http.patch("/v1/experiments/home", json={"rollback": service.engine.position - 2})
+        position = service.engine.experiment("home").position
+        rolled = service.http.patch("/v1/experiments/home", json={"rollback": position - 1})
         assert rolled.status_code == 200
         assert rolled.json()["unhealthy"] is None
         assert service.post("/home/decisions", {"context": "v"}).status_code == 200
@@ -658,6 +663,7 @@ def test_a_limited_key_sees_failures_of_its_experiments_only(tmp_path: Path) -> 
 # on the command line
 
 
+@sqlite_only("commands open the file")
 def test_commands_name_a_failing_policy_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with Engine.open(path) as engine:

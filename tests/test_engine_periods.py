@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
-from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, load_policy
+from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, Log, load_policy
 from alphafair.engine.experiment import same_state
-from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, live_state, open_store
+from alphafair.errors import InvalidArgument, Mismatch
+from alphafair.evaluation import LogFile, doctor
+from tests.stores import both_stores, execute, live_state, open_store, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -49,8 +50,7 @@ def replayed(engine: Engine, clock: Clock) -> Engine:
     """The same file, opened again from its log alone."""
     path = engine._store.path
     engine.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("delete from snapshot")
+    execute(path, "delete from snapshot")
     return Engine(open_store(path), seed=2, clock=clock)
 
 
@@ -129,6 +129,7 @@ def test_missed_boundaries_are_one_event(engine: Engine, clock: Clock) -> None:
     engine.verify()
 
 
+@sqlite_only("a request to one experiment ends the periods of all in one log")
 def test_periods_start_at_a_date(engine: Engine, clock: Clock) -> None:
     later, earlier = datetime.fromtimestamp(START + 2 * DAY, UTC), datetime.fromtimestamp(START - 2.5 * DAY, UTC)
     engine.create("later", arms=["a", "b"], period=3 * DAY, period_start=later)
@@ -270,6 +271,7 @@ def test_bad_periods_change_nothing(engine: Engine) -> None:
     assert engine.position == 1
 
 
+@sqlite_only("replaces the append of the file")
 def test_a_failed_commit_of_a_boundary_is_repeated(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,197 @@ def test_a_failed_commit_of_a_boundary_is_repeated(
     play(engine, 5)
     assert len(boundaries(engine)) == 1
     engine.verify()
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair"])
+def test_exports_have_the_period_of_every_reward(engine: Engine, clock: Clock, tmp_path: Path, policy: str) -> None:
+    engine.create("home", arms=["ada", "ben"], policy=policy, period="1d", reward_wait=2.5 * DAY)
+    play(engine, 10)
+    late, never = engine.decide("home", "v"), engine.decide("home", "v")
+    clock.now += 2.2 * DAY
+    engine.reward(late.id, 1.0 if policy == "alpha-fair-adaptive" else [1.0, 1.0])
+    play(engine, 10, seed=1)
+    clock.now += DAY
+    engine.expire()
+    engine.decide("home", "v")
+    formats = ["parquet", "jsonl", "csv"] if policy == "alpha-fair-adaptive" else ["parquet", "jsonl"]
+    for format in formats:
+        path = tmp_path / f"log.{format}"
+        engine.export("home", path)
+        read = {"parquet": pl.read_parquet, "jsonl": pl.read_ndjson, "csv": pl.read_csv}[format](path)
+        assert read["period"].to_list() == [0] * 10 + [2] + [None] + [2] * 10 + [None]
+        assert read["period"].is_null().to_list() == read["reward"].is_null().to_list()
+        assert read.filter(pl.col("id") == never.id)["reward_source"].to_list() == ["expired"]
+        if policy == "alpha-fair-adaptive":
+            books = {period.number: sum(period.rewards.values()) for period in engine.experiment("home").periods}
+            for number in (0, 2):
+                assert read.filter(pl.col("period") == number)["reward"].sum() == books[number]
+            assert Log.from_table(path).rewards.tolist() == engine.log("home").rewards.tolist()
+            assert doctor(LogFile(path)).is_sound
+    engine.verify()
+
+
+def test_csv_exports_without_the_column_are_still_unescaped(engine: Engine, tmp_path: Path) -> None:
+    engine.create("home", arms=["=ada", "ben"])
+    play(engine, 20)
+    path = tmp_path / "log.csv"
+    engine.export("home", path)
+    earlier = tmp_path / "earlier.csv"
+    pl.read_csv(path, infer_schema=False).drop("period").write_csv(earlier)
+    assert "'=ada" in earlier.read_text()
+    assert Log.from_table(earlier).arm_labels == Log.from_table(path).arm_labels == ("=ada", "ben")
+
+
+def edited(engine: Engine, clock: Clock, position: int, **fields: Any) -> Engine:
+    """The same file, with other numbers in the body of a change or in its books."""
+    path = engine._store.path
+    engine.close()
+    ((found,),) = execute(path, f"select body from change where seq = {position}")
+    body = json.loads(found)
+    for name, value in fields.items():
+        place = body["books"] if name in body["books"] else body
+        place[name] = value(place[name])
+    execute(path, f"update change set body = '{json.dumps(body)}' where seq = {position}")
+    return Engine(open_store(path), seed=2, clock=clock)
+
+
+def more(value: dict[str, float]) -> dict[str, float]:
+    label, amount = next(iter(value.items()))
+    return value | {label: amount * (1 + 2**-52)}
+
+
+EDITS: dict[str, Any] = {
+    "rewards": more,
+    "entry_accounts": more,
+    "accounts": more,
+    "earned": lambda value: [value[0] + 1, *value[1:]],
+    "ended": lambda value: value - 1,
+    "period": lambda value: value + 1,
+    "carry": lambda value: value / 2,
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_verify_checks_the_books(engine: Engine, clock: Clock, name: str, by_hand: bool, upgraded: bool) -> None:
+    engine.create("other", arms=["ada", "ben"])
+    engine.create("home", arms=["ada", "ben", "cyd"], alpha=2.0, period="1d")
+    for seed in range(3):
+        play(engine, 8, seed=seed)
+        play(engine, 2, "other")
+        if seed == 1:
+            engine.retire_arm("home", "ada")
+            engine.add_arm("home", "dan")
+        clock.now += 0.3 * DAY if by_hand else 1.7 * DAY
+        if by_hand:
+            engine.new_period("home")
+        engine.decide("home", "v")
+    engine.verify()
+    (_, second, _) = (change.position for change in engine.history("home") if change.kind == "new_period")
+    if upgraded:
+        live_state(engine).find("home").code = "of an older version"
+        live_state(engine).record_upgrade()
+        engine.verify()
+    if upgraded and (name.endswith("accounts") or (by_hand and name == "carry")):
+        return  # what older code did to accounts cannot be repeated
+    message = f"home: the change at position {second} ends period . with {name} .*, but the log leads to"
+    if name == "carry" and not upgraded:
+        message = "home: decision .* leads to"  # the draws after it are checked first
+    with edited(engine, clock, second, **{name: EDITS[name]}) as again, pytest.raises(Mismatch, match=message):
+        again.verify()
+
+
+def calendar(engine: Engine, name: str = "home") -> tuple[float | None, float | None, float]:
+    """Days of a period, days from the start to its end, and the carry."""
+    found = engine.experiment(name)
+    days = None if found.period is None else found.period / DAY
+    return days, None if found.period_ends is None else (found.period_ends.timestamp() - START) / DAY, found.carry
+
+
+def test_the_period_of_a_running_experiment_is_changed(engine: Engine, clock: Clock) -> None:
+    engine.create("home", arms=["ada", "ben"], alpha=1.0)
+    engine.create("other", arms=["ada", "ben"], period="1d")
+    play(engine, 5)
+    clock.now += 0.5 * DAY
+    engine.set_period("home", "2d")
+    assert calendar(engine) == (2.0, 2.5, 0.5)
+    assert len(engine.experiment("home").periods) == 1
+    clock.now += 2.1 * DAY
+    play(engine, 5, seed=1)
+    assert boundaries(engine) == [(1, 0.5, 2.5)]
+    engine.set_period("home", 2 * DAY, carry=0.25)  # the calendar stays
+    assert calendar(engine) == (2.0, 4.5, 0.25)
+    clock.now += 4 * DAY  # 6.6: 4.5 and 6.5 are over, and belong to the calendar before this change
+    position = engine.position
+    engine.set_period("home", "1d", period_start=datetime.fromtimestamp(START + 10.25 * DAY, UTC).isoformat())
+    assert boundaries(engine)[1:] == [(3, 0.0625, 6.5)]
+    assert calendar(engine) == (1.0, 10.25, 0.25)
+    clock.now += 3 * DAY
+    play(engine, 5, seed=2)
+    clock.now += 1 * DAY
+    play(engine, 5, seed=3)
+    assert boundaries(engine)[2:] == [(4, 0.25, 10.25)]
+    before = engine.experiment("home").accounts
+    engine.rollback("home", position)  # the boundary since, and the calendar, stay
+    assert calendar(engine) == (1.0, 11.25, 0.25)
+    assert engine.experiment("home").accounts != before
+    engine.set_period("home", None)
+    assert calendar(engine) == (None, None, 0.25)
+    clock.now += 30 * DAY
+    play(engine, 5, seed=4)
+    engine.new_period("home")
+    assert [row[:2] for row in boundaries(engine)[3:]] == [(5, 0.25)]
+    assert len(boundaries(engine, "other")) > 3
+    engine.verify()
+    found = engine.experiment("home")
+    assert [period.number for period in found.periods] == [0, 1, 3, 4, 5]
+    again = replayed(engine, clock)
+    assert again.experiment("home") == found
+    again.verify()
+    again.close()
+
+
+def test_changes_of_the_period_are_in_the_history(engine: Engine, clock: Clock) -> None:
+    start = datetime.fromtimestamp(START, UTC).isoformat()
+    engine.create("home", arms=["a", "b"], period="1d", period_start=start, carry=0.75)
+    with engine.acting_as("ops"):
+        engine.set_period("home", "12h")
+        engine.set_period("home", None, carry=0.0)
+    created, changed, ended = engine.history("home")
+    assert (created.details["period"], created.details["period_start"]) == (DAY, start)
+    assert changed[2:] == ("set_period", "ops", {"period": DAY / 2, "period_start": start, "carry": 0.75})
+    assert (ended.details["period"], ended.details["carry"]) == (None, 0.0)
+    json.dumps([each.details for each in engine.history("home")])
+    engine.verify()
+
+
+def test_a_boundary_between_two_looks_at_the_clock_is_not_lost(engine: Engine, clock: Clock) -> None:
+    """The calendar until the change is applied up to the moment of the change."""
+    engine.create("home", arms=["ada", "ben"], period="1d")
+    clock.now += DAY - 0.5
+    live_state(engine)._clock = iter([int(clock.now * 1e9)] + [int((clock.now + 1) * 1e9)] * 99).__next__
+    engine.set_period("home", None)
+    live_state(engine)._clock = clock
+    clock.now += 2
+    (_, changed) = engine.history("home")
+    assert (changed.kind, changed.at.timestamp()) == ("set_period", START + DAY - 0.5)
+
+
+def test_bad_changes_of_the_period_change_nothing(engine: Engine) -> None:
+    engine.create("home", arms=["a", "b"], period="1d")
+    wrong: list[dict[str, Any]] = [
+        {"period": "week"},
+        {"period": 59},
+        {"period": None, "period_start": "2024-01-01"},
+        {"period": "1d", "period_start": "monday"},
+        {"period": "1d", "carry": 1.5},
+        {"period": None, "carry": -1},
+    ]
+    for arguments in wrong:
+        with pytest.raises(InvalidArgument, match="must be"):
+            engine.set_period("home", **arguments)
+    assert (engine.position, calendar(engine)) == (1, (1.0, 1.0, 0.5))
 
 
 def test_history_leaves_the_books_out(engine: Engine) -> None:

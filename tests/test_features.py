@@ -331,6 +331,27 @@ def test_described_streams_have_the_documented_means() -> None:
         streams.described("lineal", **sizes)  # type: ignore[arg-type]
 
 
+def test_described_clicks_are_rare_and_logistic_in_the_features() -> None:
+    """Logarithms of odds are linear in the features; clicks are 1 or 0 with those rates."""
+    sizes = {"n_rounds": 20_000, "n_arms": 5, "n_features": 3}
+    stream, means = streams.described("clicks", **sizes), streams.described_means("clicks", **sizes)  # type: ignore[arg-type]
+    assert stream.features is not None
+    z = np.column_stack([np.ones(20_000), stream.features])
+    odds = np.log(means / (1 - means))
+    theta, *_ = np.linalg.lstsq(z, odds, rcond=None)
+    np.testing.assert_allclose(z @ theta, odds, atol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(theta[1:], axis=0), 1.0)
+    assert (np.abs(theta[0] + 4.0) <= 0.5).all()
+    assert 0.02 < means.mean() < 0.04
+    assert set(np.unique(stream.reward_table)) == {0.0, 1.0}
+    often = means > np.quantile(means, 0.9)
+    for some in (often, ~often):
+        error = 5 * np.sqrt(means[some].mean() / some.sum())
+        assert abs(stream.reward_table[some].mean() - means[some].mean()) < error
+    with pytest.raises(InvalidArgument, match="kind must be 'linear' or 'changing' with features_of='arms'"):
+        streams.described("clicks", features_of="arms", **sizes)  # type: ignore[arg-type]
+
+
 def known(means: np.ndarray, rewards: np.ndarray, alpha: float) -> np.ndarray:
     """Who knows every mean plays the arm of the largest R^-alpha m."""
     earned = np.ones(means.shape[1])

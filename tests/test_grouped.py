@@ -349,6 +349,7 @@ def test_the_bound_in_expectation_holds_under_a_floor(floor: float) -> None:
     added = (log + 1 + math.sqrt(7 / 6)) * learned["learner_roots"] + learned["explored"]
     added += 2 * learned["peaks"] / 3_000
     bound = (1 - 6 * floor) * added + (log / 2 + 2.4) * learned["mixing_roots"]
+    bound += 16 * learned["head_start"]
     assert policy.expected_surrogate_regret_bound == pytest.approx(bound, rel=1e-9)
 
 

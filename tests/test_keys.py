@@ -20,7 +20,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.keys import ROLES, Keyring
 from tests.serving import ARMS, Running, error, running
-from tests.stores import both_stores
+from tests.stores import both_stores, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -161,7 +161,7 @@ def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Runnin
     shop.service.keyring.refresh()
     ask, release = asks(shop, token), threading.Event()
     assert ask("GET", "/v1/experiments").status_code == 200
-    blocked = threading.Thread(target=lambda: shop.service.writer._thread.submit(release.wait).result())
+    blocked = threading.Thread(target=lambda: shop.service.writer._threads.submit(release.wait).result())
     blocked.start()
     try:
         keys.revoke(path, id_of(token))
@@ -185,7 +185,7 @@ def test_keys_are_revoked_while_the_writer_is_busy(shop: Running, path: Path, ad
             held.set()
             release.wait(60.0)
 
-    blocked = [threading.Thread(target=lambda: shop.service.writer._thread.submit(hold).result())]
+    blocked = [threading.Thread(target=lambda: shop.service.writer._threads.submit(hold).result())]
     blocked[0].start()
     try:
         assert held.wait(10.0)
@@ -266,6 +266,7 @@ def test_revocation_over_http_takes_effect_at_once(shop: Running, path: Path, ad
     assert again["revoked_at"] == gone["revoked_at"]
 
 
+@sqlite_only("puts a trigger into the file")
 def test_a_revocation_that_is_not_stored_is_an_error(path: Path, admin: str) -> None:
     """A trigger of somebody hostile takes it back."""
     with sqlite3.connect(path) as connection:
@@ -344,6 +345,7 @@ def test_changes_from_python_record_their_author(path: Path) -> None:
 # the command line
 
 
+@sqlite_only("commands open the file; see tests/test_copies.py")
 def test_keys_with_limits_from_the_command_line(path: Path) -> None:
     run = CliRunner()
 

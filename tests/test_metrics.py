@@ -457,5 +457,6 @@ def test_the_bound_in_expectation_counts_what_a_floor_leaves(promised: float) ->
     simulate(policy, streams.ratings(400, 2, 4, seed=0), seed=1)
     numbers, log = policy._memory.scalars, np.log(400.0)
     others = (log + 1.0 + np.sqrt(5 / 4)) * numbers[N.learner_roots] + numbers[N.explored]
-    bound = (1.0 - promised) * (others + 2.0 * numbers[N.peaks] / 400) + (0.5 * log + 2.4) * numbers[N.mixing_roots]
+    mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots] + 16.0 * numbers[N.head_start]
+    bound = (1.0 - promised) * (others + 2.0 * numbers[N.peaks] / 400) + mixing
     assert policy.expected_surrogate_regret_bound == pytest.approx(bound, rel=1e-12)

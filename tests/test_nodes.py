@@ -271,6 +271,23 @@ def test_snapshots_of_several_nodes(nodes: Nodes) -> None:
         assert third.verify() == 121
 
 
+def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
+    """Pieces that were left unfinished are no part of the next snapshot."""
+    first, _ = nodes
+    for k in range(5):
+        first.reward(first.decide("home", f"v{k}").id, 0.5)
+    live = first._of("home").live
+    with mock.patch("alphafair.engine.maintenance.PIECE", 300):
+        live.snapshots.step(live.by_key.values(), live.position)
+        live.snapshots.step(live.by_key.values(), live.position)
+        assert _rows(first, "select count(*) from snapshot_piece")[0][0] > 0
+        live.snapshots.abandon()
+    live.take_snapshots(least=1)
+    assert _rows(first, "select count(*) from snapshot_piece") == [(0,)]
+    with Engine.open(first._store.address, read_only=True) as reader:
+        assert reader.verify() == 11
+
+
 def _rows(engine: Engine, query: str) -> list[Any]:
     return engine._store.rows(query)  # type: ignore[attr-defined]
 
@@ -462,6 +479,7 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
     receipt = first.decide("home", "v")
     with having("new")[0], having("new")[1]:
         second = Engine.open(url, seed=2)
+        beside = Engine.open(url, seed=4)
         with pytest.raises(Unavailable, match="another version of the kernels"):
             second.decide("home", "v")
         assert "another version" in second.health()["reason"]
@@ -472,6 +490,11 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
         second.maintain()
         assert second.health()["ready"]
         assert second.reward(receipt.id, 1.0).outcome == "applied"
+        beside.maintain()  # it takes the state that the other one has recorded
+        assert beside.experiment("home").unhealthy is None
+        assert beside.decide("home", "v").arm in ARMS
+        assert beside._of("home").live.other_code is None
+        beside.close()
         assert [each.kind for each in second.history("home")] == ["create", "upgrade"]
         with having(old)[0], having(old)[1]:
             third = Engine.open(url, seed=3)

@@ -23,7 +23,7 @@ from alphafair.service.connections import MAX_HEADER_BYTES
 from alphafair.service.routes import ROUTES
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running
-from tests.stores import both_stores, open_store
+from tests.stores import both_stores, open_store, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -347,9 +347,10 @@ def check_description(shop: Running) -> None:
             if "requestBody" in operation:
                 (example,) = operation["requestBody"]["content"]["application/json"]["schema"]["examples"]
                 answer = shop.http.request(method, path.format(name="home", id="0badc0de"), json=example)
-                assert answer.status_code in (200, 201, 404, 409), answer.text
+                expected = (401, 409) if path == "/session" else (200, 201, 404, 409)  # the example's key is made up
+                assert answer.status_code in expected, answer.text
                 examples += 1
-    assert examples == sum(route.body is not None for route in ROUTES)
+    assert examples == sum(route.body is not None for route in ROUTES if route.in_api)
     assert "http" not in page.replace("http://127.0.0.1:8000", ""), "the page loads nothing from elsewhere"
 
 
@@ -360,7 +361,6 @@ def check_description(shop: Running) -> None:
     ("method", "path", "status", "code"),
     [
         ("GET", "/nope", 404, "not_found"),
-        ("GET", "/", 404, "not_found"),
         ("GET", "/docs/nope", 404, "not_found"),
         ("GET", "/schema", 404, "not_found"),
         ("DELETE", "/v1/experiments/home", 405, "method_not_allowed"),
@@ -508,6 +508,7 @@ def test_no_stack_trace_leaves_the_process(tmp_path: Path, monkeypatch: pytest.M
             assert "secret" not in answer.text
 
 
+@sqlite_only("makes the file read-only")
 def test_an_unwritable_file_answers_503_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "shop.db") as shop:
         shop.post("", {"name": "home", "arms": ARMS})

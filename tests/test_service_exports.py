@@ -26,7 +26,7 @@ from alphafair.service import exports, handlers
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, live_state, sqlite_only
 
 pytestmark = both_stores
 
@@ -282,6 +282,7 @@ def test_an_export_needs_no_kernels() -> None:
 # the engine's part: how much is read at once, and when
 
 
+@sqlite_only("checkpoints the file")
 def test_pages_are_short_and_no_read_transaction_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However slowly a file is taken: the write-ahead log can be moved into the main file meanwhile."""
     monkeypatch.setattr(export, "PAGE_ROWS", 7)

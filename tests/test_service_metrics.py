@@ -18,7 +18,7 @@ import pytest
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.migrations import schema
 from tests.serving import ARMS, Running, running, told
-from tests.stores import both_stores, live_state, open_store
+from tests.stores import both_stores, live_state, open_store, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -122,10 +122,10 @@ def every_kind_of_event(books: Bookkeeper) -> None:
     for name in ("zeros", "strict"):
         books.settle(name, "lapsed")
         books.reward(name, f"{name}-1", 1.0, 410)
-    position = books.shop.engine.position
+    positions = {name: books.shop.engine.experiment(name).position for name in books.shop.engine.experiments()}
     books.decide("patient", "forgotten")
     for name in ("patient", "strict"):
-        books.change(name, rollback=position)
+        books.change(name, rollback=positions[name])
     books.settle("patient", "rolled_back")
     books.reward("patient", "forgotten", 1.0, 410)
 
@@ -144,6 +144,7 @@ def check_experiments(books: Bookkeeper) -> None:
         assert found[f'alphafair_contexts{{experiment="{name}"}}'] == described["contexts"] == contexts
 
 
+@sqlite_only("compares with tables of the file")
 def test_every_counter_counts_what_its_help_says(books: Bookkeeper) -> None:
     every_kind_of_event(books)
     check_experiments(books)
@@ -164,6 +165,7 @@ def test_every_counter_counts_what_its_help_says(books: Bookkeeper) -> None:
     books.shop.engine.verify()
 
 
+@sqlite_only("migrates a file")
 def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
     """From snapshots, from the log alone, and from a file that counted defaults and lapsed decisions as expired."""
     path, now = tmp_path / "shop.db", [1_700_000_000 * 10**9]
@@ -205,6 +207,7 @@ def tally_as_before(text: str) -> str:
     return json.dumps(tally)
 
 
+@sqlite_only("replaces the append of the file")
 def test_failed_commits_are_not_counted(books: Bookkeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     books.create("home")
     books.decide("home", "one")

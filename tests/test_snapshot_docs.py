@@ -57,7 +57,9 @@ def found(policy: BasePolicy) -> dict[str, tuple[int, ...]]:
 def test_the_page_is_what_the_layouts_say() -> None:
     page = make_snapshots.PAGE.read_text(encoding="utf-8")
     assert page == make_snapshots.page(), "run: python docs/make_snapshots.py"
-    assert f"the version of this page ({BasePolicy._version})" in page
+    assert "the version of its entries (5 for AlphaFairAdaptive, 4 for all\nother policies)" in page
+    assert {kind.name for kind in POLICIES.values() if kind._version == 5} == {"alpha-fair-adaptive"}
+    assert {kind._version for kind in POLICIES.values()} == {4, 5}
 
 
 def test_every_meaning_belongs_to_an_entry() -> None:
@@ -116,7 +118,7 @@ def test_older_snapshots_are_refused_with_a_sentence(path: Path) -> None:
         with pytest.raises(InvalidArgument) as refused:
             read(state)
         assert str(refused.value) == (
-            f"state.version must be 4; got {version}. "
+            f"state.version must be {kind._version}; got {version}. "
             "It was written by an older version: load it there, or learn from the log again."
         )
 

@@ -263,3 +263,45 @@ def test_impossible_sums_are_refused(policy: Any, name: str) -> None:
     negative = np.full_like(state.arrays[name], -5.0)
     with pytest.raises(InvalidArgument, match=r"state\.arrays must be"):
         load_policy(replace(state, arrays={**state.arrays, name: negative}))
+
+
+@pytest.mark.parametrize("feedback", ["bandit", "full"])
+def test_the_adaptive_policy_reads_version_4(feedback: Any) -> None:
+    """It had no sums of squares; om c stood in their place. A snapshot that is read and saved is of version 5."""
+    with np.load(OLD / "below_one" / f"adaptive-{feedback}.npz") as stored:
+        older = State.from_bytes(stored["state"].tobytes())
+    assert older.version == 4
+    assert not {"squared_rewards", "squared_misses", "head_start"} & {*older.arrays}
+    policy = load_policy(older)
+    same = policy.fresh()
+    same.restore(older)
+    state, arrays = policy.snapshot(), policy.snapshot().arrays
+    assert same.snapshot().to_bytes() == state.to_bytes()
+    assert state.version == 5
+    added = {"squared_rewards", "squared_misses", "head_start"} if feedback == "bandit" else set()
+    assert {*arrays} - {*older.arrays} == added
+    assert all((arrays[name] == older.arrays[name]).all() for name in older.arrays if name != "outside")
+    for _ in range(50):
+        policy.update(policy.choose(0), 0.5 if feedback == "bandit" else [0.5] * 4)
+    if feedback == "bandit":
+        implied = older.arrays["reward_sum"] * older.arrays["largest"]
+        assert arrays["squared_rewards"] == arrays["squared_misses"] == implied > 0.0
+        assert policy.expected_surrogate_regret_bound is None  # until the next period
+        policy.new_period()
+        for _ in range(50):
+            policy.update(policy.choose(0), 0.5)
+        assert policy.expected_surrogate_regret_bound is not None
+    for name, value in (("reward_sum", None), ("largest", np.zeros(3)), ("reward_sum", np.array(np.nan))):
+        with pytest.raises(InvalidArgument, match=rf"state\.arrays\['{name}'\]"):
+            load_policy(replace(older, arrays={**older.arrays, name: value}))
+
+
+@pytest.mark.parametrize("feedback", ["bandit", "full"])
+def test_sums_without_the_largest_reward_are_refused(feedback: Any) -> None:
+    policy = AlphaFairAdaptive(1, 3, feedback=feedback, seed=0)
+    for _ in range(5):
+        policy.update(policy.choose(0), 0.5 if feedback == "bandit" else [0.5] * 3)
+    state = policy.snapshot()
+    for name in ("reward_sum", "squared_rewards") if feedback == "bandit" else ("reward_sum",):
+        with pytest.raises(InvalidArgument, match="sums over rewards that the largest one is part of"):
+            load_policy(replace(state, arrays={**state.arrays, name: np.array(0.1)}))

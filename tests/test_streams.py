@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from alphafair import Stream, Uniform, simulate, streams, validate
 
@@ -68,6 +69,107 @@ def test_streams_of_means_repeat_and_differ(name: str) -> None:
     assert one.n_contexts == 6
     if name != "adversary":
         assert set(np.unique(one.reward_table)) == {0.0 if name == "sparse clicks" else 0.2, 1.0}
+
+
+HEAVY: dict[str, Any] = {
+    "lognormal": streams.lognormal_rewards,
+    "pareto": streams.pareto_rewards,
+    "purchases": streams.purchases,
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_streams_of_heavy_tails_repeat_differ_and_lie_in_the_unit_interval(name: str) -> None:
+    one, again, other = (HEAVY[name](3000, 6, 5, seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.contexts, again.contexts)
+    assert np.array_equal(one.reward_table, again.reward_table)
+    assert not np.array_equal(one.contexts, other.contexts)
+    assert not np.array_equal(one.reward_table, other.reward_table)
+    assert (one.n_rounds, one.n_contexts, one.n_arms) == (3000, 6, 5)
+    assert one.reward_table.min() >= 0.0
+    assert one.reward_table.max() <= 1.0
+    assert (one.reward_table == 0.0).any() == (name == "purchases")
+
+
+def cut_lognormal(sigma: float, most: float) -> tuple[float, float]:
+    """The mean of min(X, most) with X = exp(sigma Z - sigma^2/2), and the probability of more."""
+    above = stats.norm.sf((np.log(most) + sigma**2 / 2) / sigma)
+    return float(stats.norm.cdf((np.log(most) - sigma**2 / 2) / sigma) + most * above), float(above)
+
+
+def cut_pareto(shape: float, most: float) -> tuple[float, float]:
+    """The same of a Pareto distribution with mean 1: the integral of P(X > x) up to `most`."""
+    law = stats.pareto(shape, scale=1 - 1 / shape)
+    least = 1 - 1 / shape
+    beyond = least**shape * (least ** (1 - shape) - most ** (1 - shape)) / (shape - 1)
+    return least + beyond, float(law.sf(most))
+
+
+@pytest.mark.parametrize(
+    ("make", "cut"),
+    [
+        (lambda: streams.lognormal_rewards(400_000, 2, 3, seed=0), lambda most: cut_lognormal(1.5, most)),
+        (lambda: streams.lognormal_rewards(400_000, 2, 3, sigma=1.0, seed=0), lambda most: cut_lognormal(1.0, most)),
+        (lambda: streams.pareto_rewards(400_000, 2, 3, seed=0), lambda most: cut_pareto(2.0, most)),
+        (lambda: streams.pareto_rewards(400_000, 2, 3, shape=3.0, seed=0), lambda most: cut_pareto(3.0, most)),
+    ],
+)
+def test_heavy_tails_have_the_documented_law(make: Any, cut: Any) -> None:
+    """The mean of a cell gives m; then the median and the rate of rewards above a quarter and at 1 must follow."""
+    stream = make()
+    for context in range(2):
+        for rewards in stream.reward_table[stream.contexts == context].T:
+            error = 5 * rewards.std() / len(rewards) ** 0.5
+            levels = np.linspace(0.15, 1.05, 91)
+            fitting = [m for m in levels if abs(m * cut(64 / m)[0] / 64 - rewards.mean()) < error + 0.006 / 64]
+            assert fitting, "no mean in [0.2, 1] fits"
+            assert 0.2 - 0.06 < np.mean(fitting) < 1.0 + 0.06
+            for top in (0.25, 1.0):
+                rates = [cut(64 * top / m)[1] for m in fitting]
+                seen = float((rewards >= top).mean())
+                slack = 5 * (max(rates) / len(rewards)) ** 0.5 + 1e-5
+                assert min(rates) - slack < seen < max(rates) + slack
+
+
+def test_the_cut_lowers_means_as_little_as_documented() -> None:
+    assert cut_lognormal(1.5, 64.0)[0] > 0.99
+    assert cut_pareto(2.0, 64.0)[0] > 0.99
+    assert cut_lognormal(1.0, 16.0 / 2.0)[0] > 0.98
+    assert stats.pareto(2.0, scale=0.5).mean() == 1.0
+    for make in (streams.lognormal_rewards, streams.pareto_rewards):
+        assert 0 < (make(100_000, 2, 3, seed=0).reward_table == 1.0).sum() < 100
+    assert np.exp(1.5**2) == pytest.approx(9.5, abs=0.05)
+
+
+def test_purchases_are_rare_and_of_different_sizes() -> None:
+    """Rates within their range, mean sizes of arms between 1/2 and 2 of 16, and within an arm sigma 1."""
+    stream = streams.purchases(400_000, 1, 12, seed=0)
+    bought = stream.reward_table > 0.0
+    rates = bought.mean(axis=0)
+    error = 5 * (0.05 / 400_000) ** 0.5
+    assert ((rates > 0.01 - error) & (rates < 0.05 + error)).all()
+    assert rates.max() - rates.min() > 0.02
+    sizes = []
+    for arm in range(12):
+        logs = np.log(stream.reward_table[bought[:, arm], arm] * 16.0)
+        sizes.append(np.exp(np.median(logs) + 0.5))
+        quartiles = np.quantile(logs, [0.25, 0.75])
+        assert quartiles[1] - quartiles[0] == pytest.approx(2 * 0.6745, rel=0.1)
+    assert min(sizes) > 0.5 * 0.9
+    assert max(sizes) < 2.0 * 1.1
+    assert max(sizes) > 2 * min(sizes)
+
+
+def test_streams_of_heavy_tails_refuse() -> None:
+    for call, words in (
+        (lambda: streams.lognormal_rewards(0, 1, 1), "n_rounds must be an integer of at least 1; got 0"),
+        (lambda: streams.lognormal_rewards(1, 1, 1, sigma=0.0), r"sigma must be a number in \(0, 3\]; got 0.0"),
+        (lambda: streams.pareto_rewards(1, 1, 1, shape=1.0), r"shape must be a number in \[1.1, 100\]; got 1.0"),
+        (lambda: streams.purchases(1, 1, 1, rates=(0.5, 0.2)), r"rates\[1\] must be a number in \[0.5, 1\]"),
+        (lambda: streams.purchases(5, 1, 1, seed=-1), "seed must be an integer of at least 0; got -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
 
 
 def spread(parts: list[Any]) -> float:

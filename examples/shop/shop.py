@@ -5,7 +5,8 @@
 
 Each visitor belongs to a segment (the context) and buys from a seller (the arm) with a probability that the shop does
 not know. A third of the purchases is reported late. The program prints each seller's share of all purchases over time,
-and what the shares would be if the shop always showed the best seller of every segment.
+and what the shares would be if the shop always showed the best seller of every segment. With `--greedy-first` it starts
+that way, and becomes fair after a fifth of the visitors.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ def main() -> None:
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--key", help="a key of the role admin, if the service has keys")
     parser.add_argument("--visitors", type=int, default=20_000)
-    parser.add_argument("--alpha", type=float, default=0.9, help="0: the most sales; towards 1: equal shares")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long the visitors take to arrive; 0: at once")
+    parser.add_argument("--alpha", type=float, default=2.0, help="0: the most sales; the larger, the more equal shares")
+    parser.add_argument("--greedy-first", action="store_true", help="start at alpha 0")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with Client(options.url, key=options.key, timeout=30.0) as client:
-        name = create(client, options.alpha)
-        simulate(client, name, options.visitors, random.Random(options.seed))
+        name = create(client, 0.0 if options.greedy_first else options.alpha)
+        simulate(client, name, options, random.Random(options.seed))
 
 
 def create(client: Client, alpha: float) -> str:
@@ -52,13 +55,20 @@ def create(client: Client, alpha: float) -> str:
             number += 1
 
 
-def simulate(client: Client, name: str, n_visitors: int, world: random.Random) -> None:
-    """Visitors arrive a hundred at a time; late purchases are reported with the next hundred."""
+def simulate(client: Client, name: str, options: argparse.Namespace, world: random.Random) -> None:
+    """Visitors arrive a hundred at a time, evenly over the seconds; late purchases are reported with the next ones."""
+    n_visitors, seconds, greedy = options.visitors, options.seconds, options.greedy_first
     late: list[tuple[str, float]] = []
     segments = list(BUYS)
-    print(f"{n_visitors:,} visitors, experiment {name!r}\n\nvisitors  " + "".join(f"{seller:>8}" for seller in SELLERS))
+    heading = "visitors  " + "".join(f"{seller:>8}" for seller in SELLERS)
+    print(f"{n_visitors:,} visitors, experiment {name!r}\n\n{heading}", flush=True)
     start, shown = time.perf_counter(), [100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, n_visitors]
     for n in range(0, n_visitors, BATCH):
+        time.sleep(max(0.0, start + seconds * n / n_visitors - time.perf_counter()))
+        if greedy and 5 * n >= n_visitors:
+            client.set_alpha(name, options.alpha)
+            print(f"{n:>8,}  alpha is {options.alpha:g} from here on", flush=True)
+            greedy = False
         visitors = world.choices(segments, k=min(BATCH, n_visitors - n))
         rewards, late = late, []
         for visitor, decision in zip(visitors, client.decide_many(name, visitors), strict=True):
@@ -68,10 +78,11 @@ def simulate(client: Client, name: str, n_visitors: int, world: random.Random) -
             (late if world.random() < LATE else rewards).append((decision.id, bought))
         client.reward_many(rewards, experiment=name)
         if n + len(visitors) in shown:
-            print(f"{n + len(visitors):>8,}  " + "".join(f"{share:>8.1%}" for share in shares(client, name)))
+            print(
+                f"{n + len(visitors):>8,}  " + "".join(f"{share:>8.1%}" for share in shares(client, name)), flush=True
+            )
     client.reward_many(late, experiment=name)
-    seconds = time.perf_counter() - start
-    report(client, name, n_visitors, seconds)
+    report(client, name, n_visitors, time.perf_counter() - start)
 
 
 def shares(client: Client, name: str) -> list[float]:

@@ -18,8 +18,8 @@ PACKAGES = {  # what each extra of pyproject.toml installs, by the name that Pyt
     "service": ("h11", "httptools", "msgspec", "polars", "prometheus_client", "rich", "typer", "uvloop"),
     "client": ("h11", "msgspec"),
     "features": ("sklearn",),
-    "dask": ("distributed",),
     "postgres": ("psycopg",),
+    "dask": ("distributed",),
 }
 
 

@@ -51,6 +51,7 @@ def load_policy(state: State) -> BasePolicy:
     """
     check_state(state)
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]
+    state = kind._of_this_version(state)
     check_kind(state, kind.name, kind._version)
     settings, live = dict(state.settings), live_of(state)
     n_contexts, _ = settings.pop("n_contexts", None), settings.pop("n_arms")

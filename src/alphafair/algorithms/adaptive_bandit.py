@@ -2,7 +2,7 @@
 
 Before the draw of round t, w = (R + pending rewards)^-alpha, W = max w, m and c from the predictor:
 
-    gamma = min(1/2, .3 sqrt(n/t)) ;   zeta = 2/sqrt(16 c^2 + 2 D) ;   h = argmin h zeta E - ln h - ln(1-h)
+    gamma = min(1/2, .3 sqrt(n/t)) ;   zeta = 2/sqrt(16 c^2 + 2 D) ;   h = argmin h zeta (E + 16 c) - ln h - ln(1-h)
     q = kappa + (1-kappa) h ;   eta = n/sqrt(c^2 + n V_j) ;   s = (1-gamma) w/W
     m' = max(m, c - ((1-q) a + q (1-gamma))/(2 eta s))             so that no loss leaves the barrier's range;
                                                                    scaled by 1 - floors
@@ -13,8 +13,10 @@ With groups R is R_G/s_G (see `alphafair.math.floors`). With a floor nu for ever
 p above, and d is scaled by 1 - n nu; with floors for groups, a and Bt are raised to them, and a gives the floor of a
 group to its best arms.
 
-a puts 1/(n + 400 n (v_b - v_i)/(w_b sqrt(om c))) on arms below the best v = w m, the rest on the best. Then, for the
-arm I drawn with probability p_I and the reward r, r' = min(r, c):
+a puts 1/(n + 1000 n (v_b - v_i)/(w_b sigma)) on arms below the best v = w m, the rest on the best. sigma is how far
+predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with Q = sum (r - m_I)^2 over all rewards and q2 the mean of
+r^2; q2/om is the size of rewards that the predictor takes. 16 c is the head start of a: without it, short runs pay for
+evidence that a is the better one. Then, for the arm I drawn with probability p_I and the reward r, r' = min(r, c):
 
     d = [<a - Bt, w m> + (Bt_I - a_I) w_I (m_I - r')/p_I]/W ;   E += d ;   D += (h (1-h) d)^2
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2
@@ -26,12 +28,14 @@ of the proof; in order both are equal. docs/theory.md has the theorem and its pr
 here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt(16 c^2 + 2 D):
 
     `learner_roots` = sum W (change of U) ;   `mixing_roots` = sum W (change of Y) ;   `peaks` = sum W c
-    `explored` = sum W (gamma c + (rise of c)/min p) ;   `outside` counts events outside the theorem
+    `explored` = sum W (gamma c + (rise of c)/min p) ;   `head_start` = sum W (rise of c)
+    `outside` counts events outside the theorem
 
     R `account`, w `slope` · W `peak` · m `predicted` · a `scores` · m' `raised` · B `guaranteed` · Bt `played`
     E `lead` · D `spread` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
-    V_j `variation` · `level` is the start of Newton's method for B · `pending` counts pending rewards
+    Q `squared_misses` · q2 `squared_rewards`/`seen` · V_j `variation` · `level` is the start of Newton's method for B
     U `learner_root`, Y `mixing_root`, with W at that time: `learner_peak`, `mixing_peak`
+    `pending` counts pending rewards
 
 From alpha = 1 on, slopes are relative to `unit`, a power of two below the least R + pending rewards; only w/W enters
 the play. The sums of the bound have W in units of its value at `first_unit`, the unit at the start.
@@ -60,6 +64,7 @@ from alphafair.math.floors import (
 from alphafair.math.log_barrier import level, power_sums
 from alphafair.math.predictor import (
     LEAST_REWARD,
+    check_sums,
     count,
     fade,
     learn_features,
@@ -87,21 +92,26 @@ GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
 WELFARE = True  # False in machine code for policies with alpha < 1
 
-KAPPA = 0.02  # the least share of the guaranteed learner
+KAPPA = 0.005  # the least share of the guaranteed learner
 EXPLORE = 0.3
-TAIL = 400.0  # inverse of the predictor's own exploration
+TAIL = 1000.0  # inverse of the predictor's own exploration
+PRIOR_MISSES = 20.0  # rewards that a prediction of 0 is taken to have missed before the first one
+HEAD_START = 16.0  # rewards of size c by which a is taken to be ahead at first
 MOST_CREDIT = 3.0  # upper bound of a pending reward, times c
 MIXING_START = 16.0  # factor of c^2 in Y
 
 S = predictor.SETTINGS
 N = positions(
     predictor.SCALARS,
+    "squared_rewards",
+    "squared_misses",
     "lead",
     "spread",
     "learner_roots",
     "mixing_roots",
     "explored",
     "peaks",
+    "head_start",
     "mixing_root",
     "mixing_peak",
     "outside",
@@ -129,9 +139,15 @@ def least_propensity(rounds, most_arms):
 
 
 @kernel
+def reward_size(numbers):
+    """Return (mean of r^2)/om, the size of rewards for the predictor; 0 until the first positive reward."""
+    return numbers[N.squared_rewards] / numbers[N.reward_sum] if numbers[N.largest] >= LEAST_REWARD else 0.0
+
+
+@kernel
 def prepare(memory, context):
     """Compute everything before the draw, in scratch."""
-    predict(memory, context)
+    predict(memory, context, reward_size(memory.scalars))
     numbers, parts, scratch, slope = memory.scalars, memory.parts, memory.scratch, memory.arms[A.slope]
     predicted, scores, guaranteed, raised = (
         scratch[T.predicted],
@@ -168,8 +184,9 @@ def concentrate(memory, best):
     for i in range(n):
         if scores[i] >= TIE * best:
             best_slope = max(best_slope, slope[i])
-    mean = numbers[N.reward_sum] / numbers[N.seen]
-    scale = TAIL * n / (best_slope * math.sqrt(mean * numbers[N.largest]))
+    of_prior = PRIOR_MISSES * numbers[N.squared_rewards] / numbers[N.seen]
+    sigma = math.sqrt((numbers[N.squared_misses] + of_prior) / (numbers[N.seen] + PRIOR_MISSES))
+    scale = TAIL * n / (best_slope * sigma)
     if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
         tails_in_groups(memory.groups, scores, best, scale, memory.scratch[T.distances])
         return
@@ -196,7 +213,7 @@ def guarantee(memory, context):
     n, peak, gamma, largest = scores.shape[0], parts[P.peak], parts[P.exploration], numbers[N.largest]
     parts[P.before_y] = math.sqrt(MIXING_START * largest * largest + 2.0 * numbers[N.spread])
     parts[P.before_u] = math.sqrt(largest * largest + n * own[K.variation])
-    behind = 2.0 / parts[P.before_y] * numbers[N.lead]
+    behind = 2.0 / parts[P.before_y] * (numbers[N.lead] + HEAD_START * largest)
     share = 2.0 / (abs(behind) + 2.0 + math.sqrt(behind * behind + 4.0))
     share = share if behind >= 0.0 else 1.0 - share
     safe = KAPPA + (1.0 - KAPPA) * share
@@ -261,7 +278,7 @@ def peak_for_bound(memory):
 
 @kernel
 def add_up(memory, arm, propensity, reward):
-    """Add to `explored` and `peaks`, and to `outside` if the round is outside the theorem."""
+    """Add to `explored`, `peaks` and `head_start`, and to `outside` if the round is outside the theorem."""
     numbers, gamma, largest = memory.scalars, memory.parts[P.exploration], memory.scalars[N.largest]
     peak, most = peak_for_bound(memory), numbers[N.mixing_peak]
     if WELFARE and memory.settings[S.alpha] >= 1.0:
@@ -270,6 +287,7 @@ def add_up(memory, arm, propensity, reward):
         numbers[N.outside] += 1.0
     numbers[N.peaks] += peak * largest
     numbers[N.explored] += peak * gamma * largest
+    numbers[N.head_start] += peak * max(0.0, reward - largest)
     if reward > largest and memory.groups.numbers[F.group_floored] == 0.0:  # else an arm may have probability 0
         least = 1.0
         for i in range(memory.scratch.shape[1]):
@@ -323,11 +341,14 @@ def learn(memory, context, arm, propensity, reward):
         update_learners(memory, context, arm, propensity, min(reward, numbers[N.largest]))
         own[K.level] = memory.parts[P.new_level]
         regress(memory, arm, reward)
+    missed = reward - memory.scratch[T.predicted, arm]
+    numbers[N.squared_misses] += missed * missed
+    numbers[N.squared_rewards] += reward * reward
     numbers[N.rounds] += 1.0
     count(memory, reward)
     y = reward - numbers[N.reward_sum] / numbers[N.seen]
     fade(rows)
-    solve(memory)
+    solve(memory, reward_size(numbers))
     if FEATURES and memory.settings[S.described] > 0.0:
         remember(memory.arms, rows, octave(own[K.visits]), arm, y - memory.scratch[T.from_features, arm])
         learn_features(memory, arm, reward)
@@ -488,6 +509,7 @@ def new_period(memory: Any) -> None:
     memory.context_scalars[:, K.level] = memory.contexts.shape[2]
     memory.scalars[N.lead : N.size] = 0.0
     reopen(memory, np.arange(memory.arms.shape[1]))
+    memory.scalars[N.head_start] = memory.arms[A.slope].max() * memory.scalars[N.largest]
 
 
 def check_memory(memory: Any) -> str | None:
@@ -506,10 +528,13 @@ def check_memory(memory: Any) -> str | None:
         least = np.maximum(least, 1.0)
     if ((slope > least**-alpha * (1 + 1e-9)) | (slope < most**-alpha * (1 - 1e-9) - 1e-300 * (alpha >= 1.0))).any():
         wrong = f"slopes of alpha {alpha}"
-    counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, N.spread]]
+    counts = memory.scalars[[N.rounds, N.squared_misses, N.spread]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         wrong = "finite, with counts of at least 0"
-    return wrong
+    largest, squares = memory.scalars[[N.largest, N.squared_rewards]].tolist()
+    if largest * largest > squares * (1.0 + predictor.ROUNDING):
+        wrong = wrong or predictor.PART
+    return wrong or check_sums(memory)
 
 
 ALGORITHM = Algorithm(
@@ -552,7 +577,7 @@ def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float 
         return None
     log, left = math.log(n_rounds), float(memory.groups.numbers[F.unpromised])  # 1, or 1 - n nu
     learners = (log + 1.0 + math.sqrt((n + 1) / n)) * numbers[N.learner_roots]
-    mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots]
+    mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots] + HEAD_START * numbers[N.head_start]
     bound = float(left * (learners + numbers[N.explored] + 2.0 * numbers[N.peaks] / n_rounds) + mixing)
     if memory.settings[S.alpha] < 1.0:
         return bound

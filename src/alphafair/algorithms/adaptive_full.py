@@ -13,6 +13,9 @@ and a also plays the best arm of every group. On every run,
 
     R `account`, w `slope` · m `predicted` · a `scores` · h `share` · D `spread` · x^j `x` · S_j `squared_norms`
 
+The size of rewards that the predictor takes is c. With bandit feedback it is (mean of r^2)/om, which is better where
+few rewards are as large as c; where all of them are seen, that gained nothing, and lost a little on ratings.
+
 From alpha = 1 on, g = p r with p the gradient of the welfare, as in `alphafair.math.gradient_ascent`, and h is that of
 `alphafair.math.adahedge` on d (`ahead`, `gaps`; 1/2 first), which adds u 2 (change of `gaps`) to `bound`. Both start
 anew when arms change, because u may then rise.
@@ -49,6 +52,7 @@ from alphafair.math.gradient_ascent import (
 )
 from alphafair.math.predictor import (
     LEAST_REWARD,
+    check_sums,
     count,
     fade,
     learn_features_of_all,
@@ -83,7 +87,7 @@ T = positions(predictor.SCRATCH, "step")
 @kernel
 def prepare(memory, context):
     """Write a, uniform on the largest w m, to `scores`."""
-    predict(memory, context)
+    predict(memory, context, memory.scalars[N.largest])
     predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
     n, best, ties = scores.shape[0], 0.0, 0.0
     for i in range(n):
@@ -170,7 +174,7 @@ def learn(memory, context, probabilities, rewards):
         count(memory, rewards[i])
     fade(rows)
     mean, age = numbers[N.reward_sum] / numbers[N.seen], octave(own[K.visits])
-    solve(memory)
+    solve(memory, numbers[N.largest])
     if FEATURES and memory.settings[S.described] > 0.0:
         from_features = memory.scratch[T.from_features]
         for i in range(n):
@@ -224,11 +228,12 @@ def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts, and that counts are finite and not negative."""
     on_welfare = memory.settings[S.alpha] >= 1.0
     own = [N1.gaps, N1.bound, N1.first_welfare] if on_welfare else [N.spread, N.share]
-    counts = memory.scalars[[N.rounds, N.reward_sum, N.seen, N.largest, *own]]
+    counts = memory.scalars[[N.rounds, *own]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         return "finite, with counts of at least 0"
     unit = memory.scalars[N1.unit] if on_welfare else 1.0
-    return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], unit)
+    slopes = check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], unit)
+    return slopes or check_sums(memory)
 
 
 ALGORITHM = Algorithm(

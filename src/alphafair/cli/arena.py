@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,7 @@ from alphafair.cli._shared import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from alphafair.lab.results import ArenaResults, Score
+    from alphafair.lab.results import ArenaResults, Match, Score
     from alphafair.values import Interval
 
 SETTINGS = {"bandit": "bandit feedback", "full": "full information"}
@@ -34,7 +35,12 @@ def command(
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the page and the runs.")] = Path(
         "arena"
     ),
-    seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds per scenario, 0 to N - 1; default: 20.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Seeds per scenario, 0 to N - 1; default: 20, for short runs 100, with many arms 10."
+        ),
+    ] = None,
     workers: Workers = None,
     dask: Dask = None,
     dask_ca: DaskCa = None,
@@ -48,9 +54,10 @@ def command(
 ) -> None:
     """Compare all policies in all scenarios: how much of the gap to the optimum each closes.
 
-    Scenarios are ratings, stationary and changing rewards, clicks, tiny and late rewards, and adversaries that see the
-    distribution. The gap is that between uniform play and the optimum. Results are saved as they are computed: an
-    interrupted run continues where it stopped, and a second run reuses everything.
+    Scenarios are ratings, stationary and changing rewards, short runs, many arms, clicks, purchases, heavy tails, tiny
+    and late rewards, rounds with features, and adversaries that see the distribution. The gap is that between uniform
+    play and the optimum. Rivals with settings are shown with the best of them, tuned in hindsight. Results are saved as
+    they are computed: an interrupted run continues where it stopped, and a second run reuses everything.
     """
     from alphafair import validate
     from alphafair.lab.arena import write_arena
@@ -61,6 +68,30 @@ def command(
     with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
         make = partial(write_arena, smoke=smoke, n_seeds=seeds, executor=executor)
         make_page(make, _print_shares, output, words, show)
+
+
+def _print_tuned(
+    console: Console, what: str, matches: Sequence[Match], alpha: float, text: Callable[[Score], str]
+) -> None:
+    """The best setting of each tuned rival, and the lead of the adaptive policy over the best of all."""
+    from alphafair.formatting import PLUS_MINUS
+
+    if not matches[0].tuned:
+        return
+    table = plain_table(f"{what}: percent of the gap closed by rivals tuned in hindsight on these seeds")
+    table.add_column("")
+    first = matches[0].of("bandit", alpha)[0]
+    for label in (first.label, *(f"{each.label}, best of {each.n_settings}" for each in matches[0].tuned_at(alpha))):
+        table.add_column(label, justify="right")
+    table.add_column("ahead of the best by", justify="right")
+    for match in matches:
+        best = match.best_tuned(alpha)
+        lead = None if best is None else best.lead
+        shown = f"{100.0 * lead.value:.1f} {PLUS_MINUS}{50.0 * (lead.high - lead.low):.1f}" if lead else ""
+        rivals = (f"{text(each)} ({each.setting})" for each in match.tuned_at(alpha))
+        table.add_row(match.title, text(match.of("bandit", alpha)[0]), *rivals, shown)
+    console.print(table)
+    console.print()
 
 
 def _print_shares(console: Console, results: ArenaResults) -> None:
@@ -92,6 +123,9 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
                     table.add_row(match.title, *map(text, match.of(feedback, alpha)))
                 console.print(table)
                 console.print()
+    for what, matches in (("", results.matches), *steep, *with_features):
+        for alpha in matches[0].alphas:
+            _print_tuned(console, f"{what}alpha = {alpha:g}", matches, alpha, text)
     for feedback, setting in SETTINGS.items() if results.dying else ():
         table = plain_table(f"dying arms, {setting}: welfare of the best fixed policy over that of the policy")
         table.add_column("")

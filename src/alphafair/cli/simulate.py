@@ -59,7 +59,8 @@ def command(
         str,
         typer.Option(
             metavar="NAME",
-            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms or impossibility.",
+            help="A synthetic stream: ratings, drifting-ratings, greedy-trap, dying-arms, impossibility, purchases, "
+            "lognormal-rewards or pareto-rewards.",
         ),
     ] = "ratings",
     data: Annotated[
@@ -202,7 +203,8 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     from alphafair.run import accepted
 
     makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__ if word != "dying_arms_bound"}
-    synthetic = {word: maker for word, maker in makers.items() if maker.__module__ == streams.synthetic.__name__}
+    modules = (streams.synthetic.__name__, streams.heavy_tails.__name__)
+    synthetic = {word: maker for word, maker in makers.items() if maker.__module__ in modules}
     maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
     offered = {"n_rounds": rounds, "n_half": (rounds + 1) // 2, "n_contexts": contexts, "n_arms": arms, "seed": seed}
     return maker(**accepted(maker, offered))

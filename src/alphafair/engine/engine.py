@@ -13,7 +13,10 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
 
+import numpy as np
+
 from alphafair import validate
+from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
@@ -33,7 +36,9 @@ from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
 from alphafair.engine.live import LiveState, unknown_experiment
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
+from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
+from alphafair.engine.steps import Batch
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     from alphafair.engine.export import ExportJob
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
-NOT_IN_HISTORY = ("books", "code", "tally")  # fields of a change that only the engine uses
+NOT_IN_HISTORY = ("books", "code", "summary", "tally")  # fields of a change that only the engine uses
 Result = TypeVar("Result")
 
 
@@ -212,11 +217,14 @@ class Engine:
         with self._of(name).reading() as live:
             yield live, live.find(name)
 
-    def _writing(self, name: str, work: Callable[[LiveState, Experiment], Result]) -> Result:
-        """Change an experiment in the writer's turn; `work` may be called several times."""
+    def _writing(self, name: str, work: Callable[[LiveState, Experiment, Batch], Result]) -> Result:
+        """Change an experiment in the writer's turn, with an empty batch; `work` may be called several times.
+
+        No boundary of a period lies before the moment of the batch.
+        """
         self._check_writable()
         ledger = self._of(name)
-        return ledger.write(lambda: work(ledger.live, ledger.live.find(name)))
+        return ledger.write(lambda batch: work(ledger.live, ledger.live.find(name), batch))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -419,9 +427,8 @@ class Engine:
             ledger = self._opened(self._shared.ledger(name))
         live, key = ledger.live, ledger.ledger.key
 
-        def work() -> None:
+        def work(batch: Batch) -> None:
             self._check_new(name, live.experiments)
-            batch = live.batch()
             seq = batch.next()
             created = Change(
                 seq, seq if key is None else key, "create", json.dumps(body), state, batch.at, self._actor.get()
@@ -511,6 +518,22 @@ class Engine:
 
         self._change(name, "new_period", begun)
 
+    def set_period(
+        self,
+        name: str,
+        period: str | float | None,
+        *,
+        period_start: str | datetime | None = None,
+        carry: float | None = None,
+    ) -> None:
+        """Let periods end by another calendar from now on; None: by `new_period` alone. See `create`.
+
+        The current period goes on until the next boundary of the new calendar. Boundaries lie at `period_start` plus
+        whole periods; by default the calendar stays if the length of a period does, and starts now otherwise. `carry`
+        stays unless it is passed.
+        """
+        self._change(name, "set_period", lambda found, now: found.period_setting(now, period, period_start, carry))
+
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
         self._change(name, "pause", lambda found, now: {})
@@ -522,10 +545,10 @@ class Engine:
     def _change(self, name: str, kind: str, body: Callable[[Experiment, int], dict[str, Any] | None]) -> None:
         """Make a change whose body follows from the experiment and the time; none where it is None."""
 
-        def work(live: LiveState, experiment: Experiment) -> None:
-            fields = body(experiment, live.now())
+        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+            fields = body(experiment, batch.at)
             if fields is not None:
-                self._commit_change(live, experiment, kind, fields)
+                self._commit_change(live, experiment, batch, kind, fields)
 
         self._writing(name, work)
 
@@ -533,12 +556,12 @@ class Engine:
         self,
         live: LiveState,
         experiment: Experiment,
+        batch: Batch,
         kind: str,
         body: dict[str, Any],
         statements: Sequence[Statement] = (),
     ) -> None:
         """Try a change on a copy of the policy, write it, and continue with the copy."""
-        batch = live.batch()
         change = Change(batch.next(), experiment.key, kind, json.dumps(body), None, batch.at, self._actor.get())
         policy = None
         if kind in POLICY_CHANGES:
@@ -549,26 +572,28 @@ class Engine:
         batch.change(experiment, change)
         live.commit(batch, statements)
         experiment.apply(change, policy)
+        live.find_periodic()
 
     def rollback(self, name: str, position: int) -> None:
-        """Forget what was learned after a position, as a new event; arms, masks and alpha stay as they are.
+        """Forget what was learned after a position, as a new event; arms, masks, alpha and period stay as they are.
 
         Decisions made since are closed: their rewards are answered with "rolled_back". Nothing is deleted.
         """
 
-        def work(live: LiveState, experiment: Experiment) -> None:
+        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
             ledger, low = live.store, experiment.changes[0].seq
             target = validate.integer("position", position, low=low, high=live.position)
             target = rollback_position(experiment, target)
             policy = policy_at(ledger, experiment, target)
             still_open = ledger.open_after(experiment.key, target)
-            batch = live.batch()
             seq = batch.next()
             with _as_policy_failure(experiment, f"rolling back to position {target}"):
                 policy = rolled_back(ledger, experiment, policy, target, seq)
                 state = state_bytes(policy)
-            body = json.dumps({"position": target, "closed": len(still_open), "tally": experiment.tally.to_json()})
-            change = Change(seq, experiment.key, "rollback", body, state, batch.at, self._actor.get())
+            summary = experiment.summary_at(batch.at)
+            counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
+            body = json.dumps({"position": target, **counts})
+            change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
             batch.change(experiment, change)
             for id in still_open:
                 record = live.decisions.find(id)
@@ -587,13 +612,13 @@ class Engine:
         The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
 
-        def work(live: LiveState, experiment: Experiment) -> None:
+        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
             statements = live.store.erasure(experiment.key, number, self._arguments["ids"].next)
-            self._commit_change(live, experiment, "erase", {"context": number}, statements)
+            self._commit_change(live, experiment, batch, "erase", {"context": number}, statements)
             del experiment.contexts[context]
             live.decisions.clear()
             self._erasures.clean()
@@ -625,16 +650,67 @@ class Engine:
     def history(self, name: str) -> list[ChangeRecord]:
         """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
         with self._reading(name) as (_, experiment):
-            return [
-                ChangeRecord(
-                    change.seq,
-                    datetime.fromtimestamp(change.at / 1e6, UTC),
-                    change.kind,
-                    change.by,
-                    _details(experiment, json.loads(change.body)),
-                )
-                for change in experiment.changes
-            ]
+            return _history(experiment)
+
+    # reports
+
+    def overview(self, name: str) -> Overview:
+        """Return an experiment at one moment, with what happened over time and all of its changes."""
+        with self._reading(name) as (live, experiment):
+            return _overview(live, experiment, _history(experiment))
+
+    def overviews(self) -> list[Overview]:
+        """Return all experiments, each at one moment, without their changes."""
+        found: list[Overview] = []
+        for name in self.experiments():
+            with self._reading(name) as (live, experiment):
+                found.append(_overview(live, experiment, []))
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
+        return any(name in each.live.experiments for each in self._engines())
+
+    def frequent_contexts(
+        self, name: str, search: str = "", limit: int = 40, offset: int = 0
+    ) -> tuple[list[str], int, list[ContextProbabilities]]:
+        """Return the live arms, the number of contexts that match, and some: those with the most decisions first.
+
+        A context matches if its label contains `search`, in any case.
+        """
+        with self._reading(name) as (_, experiment):
+            arms, n_contexts = experiment.live_arms, experiment.n_contexts
+            experiment.summary.flush()
+            counts, items = experiment.summary.contexts.copy(), list(experiment.contexts.items())
+        numbers = reports.matching(items, search) if search else np.arange(n_contexts)
+        wanted = reports.most_frequent(numbers, counts, offset, limit).tolist()
+        labels = reports.labels_of(items, wanted)
+        found: list[ContextProbabilities] = []
+        for first in range(0, len(wanted), reports.AT_ONCE):
+            some = wanted[first : first + reports.AT_ONCE]
+            with self._reading(name) as (_, experiment):
+                probabilities = reports.probabilities(experiment, some)
+            decisions = [int(counts[each]) if each < len(counts) else 0 for each in some]
+            found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
+        return arms, len(numbers), found
+
+    def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
+        """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
+        with self._reading(name) as (live, experiment):
+            ledger, last = live.store, live.position
+        with ledger.reader() as reader:
+            return reports.log_page(reader, experiment, wanted, last, limit)
+
+    def decision_story(self, name: str, id: str) -> DecisionStory:
+        """Return one decision, with the settings of its experiment at that time and the changes since."""
+        with self._reading(name) as (live, experiment):
+            ledger, position, changes = live.store, live.position, _history(experiment)
+        with ledger.reader() as reader:
+            row = reader.log_row(experiment.key, checked_label("id", id))
+        if row is None:
+            repair = "Check the id. Ids of erased contexts are removed."
+            raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
+        return reports.story(experiment, row, changes, position)
 
     # logs, copies and proof
 
@@ -662,6 +738,22 @@ class Engine:
             until = live.position
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
+
+    def calculation_job(self, name: str) -> dict[str, Any]:
+        """Return what another process needs to read the log of an experiment as it is now, as plain values."""
+        with self._reading(name) as (live, experiment):
+            groups = experiment.policy.groups if experiment.has_policy else None
+            return {
+                "address": self._store.address,
+                "experiment": experiment.key,
+                "name": name,
+                "full": experiment.full,
+                "position": live.position,
+                "rewards": experiment.tally.rewards + experiment.tally.defaulted,
+                "reward_range": [experiment.low, experiment.high],
+                "alpha": experiment.alpha,
+                "groups": None if groups is None or groups.is_default else groups.settings(),
+            }
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Replay the whole log and compare every propensity, every snapshot and the state in memory, bit by bit.
@@ -755,9 +847,31 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
         raise PolicyFailed(experiment.name, what) from problem
 
 
-def _details(experiment: Experiment, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a change for readers, with arms by label."""
-    details = {key: value for key, value in body.items() if key not in NOT_IN_HISTORY}
+def _overview(live: LiveState, experiment: Experiment, changes: list[ChangeRecord]) -> Overview:
+    return reports.overview(experiment, live.now(), live.position, live.max_contexts_of(experiment), changes)
+
+
+def _history(experiment: Experiment) -> list[ChangeRecord]:
+    return [
+        ChangeRecord(
+            change.seq,
+            datetime.fromtimestamp(change.at / 1e6, UTC),
+            change.kind,
+            change.by,
+            _details(experiment, change),
+        )
+        for change in experiment.changes
+    ]
+
+
+def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
+    """Return the fields of a change for readers, with arms by label, and periods in seconds and by their date."""
+    details = {key: value for key, value in json.loads(change.body).items() if key not in NOT_IN_HISTORY}
+    if change.kind in ("create", "set_period"):
+        if details.get("period") is not None:
+            details["period"] /= 1e6
+        if "period_start" in details:
+            details["period_start"] = datetime.fromtimestamp(details["period_start"] / 1e6, UTC).isoformat()
     if isinstance(details.get("arm"), int):
         details["arm"] = experiment.arms[details["arm"]]
     return details

@@ -24,6 +24,7 @@ from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.ledger import Change
 from alphafair.engine.requests import GroupStatus, PeriodStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
+from alphafair.engine.summary import Fairness, Summary, unknown
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
@@ -74,6 +75,7 @@ class Experiment:
         self.arms: list[str] = list(body["arms"])
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
         self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
+        self.playable_since = [created.at] * len(self.arms)  # when each arm was added or last unmasked
         self.retired: set[int] = set()
         self.masked: set[int] = set()
         self.paused = False
@@ -98,6 +100,7 @@ class Experiment:
         self.n_contexts: int = body["n_contexts"]
         self.tally = Tally()
         self.tally.add_arms(len(self.arms))
+        self.summary = Summary(created.at, len(self.arms))
         self.policy_name: str = body["policy"]
         self.alpha: float | None = _alpha_of(body["settings"])
         self.full, self.only_draws = False, False
@@ -237,6 +240,12 @@ class Experiment:
         """Return a copy of the policy's state, to be written later; None while it is unhealthy, or cannot be saved."""
         return self._while_saving(lambda policy: policy.snapshot())
 
+    def summary_at(self, at: int) -> bytes:
+        """Return the summary as a change at this time finds it."""
+        summary = self.summary.copy()
+        summary.advance(at, self.fairness)
+        return summary.to_bytes()
+
     def _while_saving(self, use: Callable[[BasePolicy], Saved]) -> Saved | None:
         if not self.has_policy or self.problems.keys() - {SAVING, REPORTING}:
             return None
@@ -289,16 +298,20 @@ class Experiment:
         """Make a change, except for what it does to the policy."""
         body = json.loads(change.body)
         self._playable = None
+        self.summary.advance(change.at, self.fairness)
         if change.kind == "add_arm":
             self.arm_numbers[body["arm"]] = len(self.arms)
             self.arms.append(body["arm"])
             self.tally.add_arms(len(self.arms))
+            self.summary.add_arm()
+            self.playable_since.append(change.at)
         elif change.kind == "retire_arm":
             self.retired.add(body["arm"])
         elif change.kind == "mask_arm":
             self.masked.add(body["arm"])
         elif change.kind == "unmask_arm":
             self.masked.discard(body["arm"])
+            self.playable_since[body["arm"]] = change.at
         elif change.kind == "set_alpha":
             self.alpha = _alpha_of(body)
         elif change.kind in ("pause", "resume"):
@@ -307,6 +320,9 @@ class Experiment:
             self.code = body["code"]
         elif change.kind == "new_period":
             self._begin_period(change, body)
+        elif change.kind == "set_period":
+            self.period, self.period_start, self.carry = body["period"], body["period_start"], body["carry"]
+            self.next_boundary = self._boundary_after(change.at)
         self.version = change.seq
         self.changes.append(change)
 
@@ -330,10 +346,21 @@ class Experiment:
             n_boundaries = (now - self.next_boundary) // self.period + 1
             ended, at = self.next_boundary, self.next_boundary + (n_boundaries - 1) * self.period
             carry = self.carry**n_boundaries
-        entry, accounts = self._period_accounts()
+        entry, accounts = self.period_accounts()
         books = {"ended": ended, "earned": self.tally.earned.tolist(), "rewards": self._period_rewards()}
         books |= {"entry_accounts": entry, "accounts": accounts}
         return {"period": self.period_number + n_boundaries, "carry": carry, "at": at, "books": books}
+
+    def period_setting(self, now: int, period: Any, start: Any, carry: Any) -> dict[str, Any]:
+        """Return the body of the change that sets another period; None where periods no longer end by the calendar.
+
+        Without a `start` the calendar stays if the length does; otherwise it starts now. Without a `carry` that stays.
+        """
+        fields = checked_period(period, start, self.carry if carry is None else carry)
+        length = fields.get("period")
+        kept = self.period_start if length == self.period else now
+        fields = {"carry": DEFAULT_CARRY, "period_start": kept} | fields
+        return fields | {"period": length}
 
     def _begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
         books = body["books"]
@@ -355,7 +382,7 @@ class Experiment:
         rows = enumerate(zip(self.arms, earned.tolist(), strict=True))
         return {arm: value for number, (arm, value) in rows if value or number not in self._retired_before}
 
-    def _period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
+    def period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the accounts at the start of the current period and now; empty where the policy has none or fails."""
         try:
             entry, accounts = self.policy.entry_accounts, self.accounts
@@ -373,7 +400,7 @@ class Experiment:
         """All periods with books, the current one last; none where there was never more than one."""
         if self.period is None and not self._closed_periods:
             return ()
-        current = self._period_status(None, None, self._period_rewards(), *self._period_accounts())
+        current = self._period_status(None, None, self._period_rewards(), *self.period_accounts())
         return (*self._closed_periods, current)
 
     # reports
@@ -442,9 +469,24 @@ class Experiment:
         """Return the welfare of accounts, weighted by entitlements; None without accounts or alpha."""
         if not accounts or self.policy.alpha is None:
             return None
+        return float(metrics.welfare([*accounts.values()], self.policy.alpha, groups=self._entitled()))
+
+    def fairness(self) -> Fairness:
+        """Return Jain's index and the welfare of the accounts; nan where the policy keeps none, or fails."""
+        try:
+            accounts = self.accounts if self.has_policy else {}
+            welfare = self._welfare(accounts)
+            return unknown() if welfare is None else (self._jain_index(accounts), welfare)
+        except Exception:  # `status` tells what is wrong
+            return unknown()
+
+    def _jain_index(self, accounts: dict[str, float]) -> float:
+        return float(metrics.jain_index([*accounts.values()], groups=self._entitled()))
+
+    def _entitled(self) -> Groups | None:
+        """Return the entitlements of the accounts; None where they are equal."""
         groups = self.policy.groups
-        entitled = None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
-        return float(metrics.welfare([*accounts.values()], self.policy.alpha, groups=entitled))
+        return None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
 
     @property
     def groups(self) -> GroupStatus | None:
@@ -635,11 +677,11 @@ def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity:
         raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
 
 
-# arguments of `Engine.create`
+# arguments of `Engine.create` and `Engine.set_period`
 
 
 def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
-    """Return the fields of the change that creates an experiment with periods; none for one without."""
+    """Return the fields of a change that sets a period; without a period only a carry that is not the default."""
     carry = validate.number("carry", carry, low=0.0, high=1.0)
     if period is None:
         if start is not None:

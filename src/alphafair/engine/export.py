@@ -14,7 +14,7 @@ import bisect
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -109,12 +109,23 @@ def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
         return range(n_arms)
 
 
-def read_log(store: Ledger, experiment: Exported) -> Log:
-    """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm."""
+def _period_numbers(experiment: Exported) -> Callable[[int], int]:
+    """Return the function from the position of a reward to the number of the period whose books it is in."""
+    begun = [change for change in experiment.changes if change.kind == "new_period"]
+    since = [change.seq for change in begun]
+    numbers = [0, *(int(json.loads(change.body)["period"]) for change in begun)]
+    return lambda position: numbers[bisect.bisect_right(since, position)]
+
+
+def read_log(store: Ledger, experiment: Exported, latest: int | None = None) -> Log:
+    """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm.
+
+    With `latest`, only so many of them, the last ones.
+    """
     from alphafair.values import Log
 
     with store.reader() as reader:
-        rows, labels = reader.rewarded(experiment.key), reader.labels(experiment.key)
+        rows, labels = reader.rewarded(experiment.key, latest), reader.labels(experiment.key)
     if not rows:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
@@ -156,6 +167,7 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
         "reward_source": pl.String,
         "decided_at": time,
         "rewarded_at": time,
+        "period": pl.Int64,
         "policy_version": pl.Int64,
         "available": pl.String if format == "csv" else pl.List(pl.String),
     }
@@ -164,16 +176,18 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
 def pages(store: Ledger, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
     """Yield the decisions up to a position, some at a time; under full information rewards are lists."""
     columns, after, over_time = schema(experiment, format), 0, ArmsOverTime(experiment)
+    number_of = _period_numbers(experiment)
     with store.reader() as reader:
         while rows := reader.exported(experiment.key, after, until, PAGE_ROWS):
             after = rows[-1][0]
             values = [list(column) for column in zip(*rows, strict=True)]
-            seq, ids, contexts, arms, propensities, reward, rewards, *rest, versions, masks = values
+            seq, ids, contexts, arms, propensities, reward, rewards, *rest, settled, versions, masks = values
             if experiment.full:
                 reward = [None if blob is None else np.frombuffer(blob, dtype="<f8").tolist() for blob in rewards]
             arms = [over_time.labels[arm] for arm in arms]
+            period = [None if value is None else number_of(at) for value, at in zip(reward, settled, strict=True)]
             available = over_time.column(over_time.available(versions, masks), format)
-            page = (seq, ids, contexts, arms, propensities, reward, *rest, versions, available)
+            page = (seq, ids, contexts, arms, propensities, reward, *rest, period, versions, available)
             yield pl.DataFrame(dict(zip(columns, page, strict=True)), schema_overrides=columns, strict=False)
 
 
@@ -234,13 +248,15 @@ class ExportJob(NamedTuple):
         try:
             ledger = ledger_of(store, self.name, self.experiment)
             changes = [change._replace(state=None) for change in ledger.changes(self.until, self.experiment)]
-            experiment = _Experiment(self.experiment, self.name, self.full, changes)
+            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes)
             write_log(ledger, experiment, self.until, target, self.format)
         finally:
             store.close()
 
 
-class _Experiment(NamedTuple):
+class ExperimentRecord(NamedTuple):
+    """What an export needs of an experiment, read from the file."""
+
     key: int
     name: str
     full: bool

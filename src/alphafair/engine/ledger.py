@@ -115,6 +115,7 @@ class Snapshot(NamedTuple):
     code_version: str
     tally: str
     state: bytes
+    summary: int | None = None  # how many bytes after the state are a `Summary`; None: saved by an older version
 
 
 Event = Change | Context | Decided | Activated | Settled | Late | SnapshotPiece | Snapshot
@@ -157,6 +158,42 @@ class FoundDecision(NamedTuple):
     has_late_reward: int
 
 
+class FoundRow(NamedTuple):
+    """A decision as the log shows it, with all that has happened to it."""
+
+    seq: int
+    id: str
+    at: int
+    context: int
+    label: str  # `erased-<number>` once it is erased
+    arm: int
+    propensity: float
+    deferred: int
+    activated_at: int | None
+    reward: float | None
+    rewards: bytes | None
+    source: str | None  # None: it waits
+    settled_at: int | None
+    available: bytes | None
+    probabilities: bytes | None
+    state_version: int
+    policy_version: int
+    late_reward: float | None
+    late_rewards: bytes | None
+    late_at: int | None
+
+
+class LogSearch(NamedTuple):
+    """Which decisions to read: the last ones after a position and up to another; None stands for all."""
+
+    after: int
+    until: int
+    limit: int
+    context: int | None = None
+    arm: int | None = None
+    state: str | None = None  # "pending", "deferred" or one of SOURCES
+
+
 class OpenDecision(NamedTuple):
     """A decision without a reward, and the event from which its waiting time counts."""
 
@@ -175,11 +212,27 @@ class OpenDecision(NamedTuple):
 class EventColumns(NamedTuple):
     """Events between two positions, a row of numbers each, in their order."""
 
-    decided: NDArray[np.float64]  # seq, experiment, context, arm, propensity, deferred
-    activated: NDArray[np.float64]  # seq, decision
-    settled: NDArray[np.float64]  # seq, decision, reward, number of its source
+    decided: NDArray[np.float64]  # seq, experiment, context, arm, propensity, at, deferred
+    activated: NDArray[np.float64]  # seq, decision, at
+    settled: NDArray[np.float64]  # seq, decision, at, reward, number of its source
     activated_earlier: NDArray[np.float64]  # seq, experiment, context, arm, propensity; of decisions before `start`
-    settled_earlier: NDArray[np.float64]
+    settled_earlier: NDArray[np.float64]  # the same, and the time from which the decision has waited
+
+
+class SavedState(NamedTuple):
+    """The state of a policy, and what was counted up to then."""
+
+    seq: int
+    tally: str
+    state: bytes | memoryview
+    summary: memoryview | None  # None: saved by a version that kept none
+
+
+def split_state(blob: bytes, n_summary: int | None) -> tuple[bytes | memoryview, memoryview | None]:
+    """Return a saved state, and the summary that follows it."""
+    if not n_summary:
+        return blob, None
+    return memoryview(blob)[:-n_summary], memoryview(blob)[-n_summary:]
 
 
 def commit_bytes(rows: Mapping[type, Sequence[Any]]) -> int:
@@ -231,7 +284,7 @@ class Ledger(Protocol):
     ) -> None:
         """Write all events in one durable transaction, after position `expected` and up to `last`, or none of them.
 
-        Raises `Behind` (in a file, where nobody else may write, `Mismatch`) if the last event is another one.
+        Raises `Behind` (in a file, where no other process may write, `Mismatch`) if the last event is another one.
         """
         ...
 
@@ -295,8 +348,8 @@ class Ledger(Protocol):
         """Return whether the decisions of an experiment have their distribution with them."""
         ...
 
-    def earned(self, experiment: int, until: int) -> Iterator[tuple[int, float]]:
-        """Yield the arm and the reward of every decision that was paid, up to a position."""
+    def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
+        """Yield the arm and the reward of every decision that was paid, after a position and up to another."""
         ...
 
     def events(self, start: int, end: int) -> dict[type, list[Any]]:
@@ -332,21 +385,36 @@ class Ledger(Protocol):
         """Return the next decisions after a position, with their rewards up to `until`, for an export."""
         ...
 
-    def rewarded(self, experiment: int) -> list[tuple[Any, ...]]:
-        """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions."""
+    def log_rows(self, experiment: int, wanted: LogSearch) -> list[FoundRow]:
+        """Return decisions of an experiment, the newest first."""
+        ...
+
+    def log_row(self, experiment: int, id: str) -> FoundRow | None:
+        """Return the decision of an experiment that has an id."""
+        ...
+
+    def decision_time(self, position: int) -> int | None:
+        """Return when the last decision up to a position was made; None if there was none. Times never fall."""
+        ...
+
+    def rewarded(self, experiment: int, latest: int | None = None) -> list[tuple[Any, ...]]:
+        """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions.
+
+        With `latest`, only of so many, the last ones.
+        """
         ...
 
     # snapshots
 
-    def states(self, experiment: int, until: int) -> Generator[tuple[int, str, bytes]]:
-        """Yield position, tally and state of everything that was saved up to a position, the latest first."""
+    def states(self, experiment: int, until: int) -> Generator[SavedState]:
+        """Yield everything that was saved up to a position, the latest first."""
         ...
 
     def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
         """Return the experiment and position of every snapshot up to a position."""
         ...
 
-    def snapshot_state(self, experiment: int, seq: int) -> bytes:
+    def snapshot_state(self, experiment: int, seq: int) -> bytes | memoryview:
         """Return the state of one snapshot."""
         ...
 

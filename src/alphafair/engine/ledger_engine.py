@@ -12,6 +12,7 @@ from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.live import LiveState
 from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
+from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument, RequestError, Unavailable
 
 MOST_REQUESTS = 5_000  # in one transaction
@@ -69,8 +70,11 @@ class LedgerEngine:
             self.live.refresh()
             yield self.live
 
-    def write(self, work: Callable[[], Result]) -> Result:
-        """Take the writer's turn, after all waiting requests are answered; `work` may be called several times."""
+    def write(self, work: Callable[[Batch], Result]) -> Result:
+        """Take the writer's turn, after all waiting requests are answered; `work` may be called several times.
+
+        It gets an empty batch; no boundary of a period lies before the moment of the batch.
+        """
         with self.reading():
             while self.waiting:
                 self._serve()
@@ -80,8 +84,7 @@ class LedgerEngine:
                 nonlocal begun
                 self.live.recover()
                 begun = True
-                self.live.begin_periods()
-                return work()
+                return work(self.live.begin_periods())
 
             try:
                 return self._in_turn(attempt)
@@ -188,9 +191,9 @@ class LedgerEngine:
         """Settle overdue decisions, write snapshots, and `clean` up; return whether there is more to do."""
         live = self.live
 
-        def work() -> bool:
+        def work(batch: Batch) -> bool:
             clean()
-            self._expire_page()
+            self._expire_page(batch)
             with contextlib.suppress(Unavailable):
                 live.take_snapshots()
             return live.deadlines.is_behind(live.now()) or live.snapshots.is_busy
@@ -210,8 +213,7 @@ class LedgerEngine:
             if not self.live.deadlines.is_behind(now):
                 return n_settled
 
-    def _expire_page(self) -> int:
-        batch = self.live.batch()
+    def _expire_page(self, batch: Batch) -> int:
         n_settled = self.handler.settle_overdue(batch)
         if n_settled:
             self.live.commit(batch)

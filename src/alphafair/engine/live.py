@@ -94,7 +94,7 @@ class LiveState:
     def _set(self, experiments: dict[int, Experiment]) -> None:
         self.by_key = experiments
         self.experiments = {experiment.name: experiment for experiment in experiments.values()}
-        self.periodic = [experiment for experiment in experiments.values() if experiment.period is not None]
+        self.find_periodic()
         self.decisions = DecisionCache(self.store, experiments, lambda: self.position)
         self.deadlines = Deadlines(self.store, experiments.values())
         self.snapshots = SnapshotWriter(self.store)
@@ -103,8 +103,11 @@ class LiveState:
         """Add a new experiment, once it is on the disk."""
         self.by_key[experiment.key] = self.experiments[experiment.name] = experiment
         self.deadlines.add(experiment)
-        if experiment.period is not None:
-            self.periodic.append(experiment)
+        self.find_periodic()
+
+    def find_periodic(self) -> None:
+        """Find the experiments whose periods end by the calendar."""
+        self.periodic = [experiment for experiment in self.by_key.values() if experiment.period is not None]
 
     def record_upgrade(self) -> None:
         """Save the state that other code has led to, so that a replay can start there.
@@ -127,8 +130,10 @@ class LiveState:
         batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
         for experiment in self.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
-                body = json.dumps({"code": CODE, "version": __version__, "tally": experiment.tally.to_json()})
-                change = Change(batch.next(), experiment.key, "upgrade", body, state, batch.at)
+                summary = experiment.summary_at(batch.at)
+                counts = {"tally": experiment.tally.to_json(), "summary": len(summary)}
+                body = json.dumps({"code": CODE, "version": __version__, **counts})
+                change = Change(batch.next(), experiment.key, "upgrade", body, state + summary, batch.at)
                 batch.change(experiment, change)
                 upgraded.append((experiment, change))
         if upgraded:
@@ -162,6 +167,7 @@ class LiveState:
                 replay.run()
                 for key, n_known in n_contexts.items():
                     self._take_contexts(self.by_key[key], n_known, replay.changes)
+                self.find_periodic()
         if position < self.position:
             LOG.error("%s has lost the events after position %d", self.store.path, position)
             self.load()

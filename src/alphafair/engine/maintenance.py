@@ -7,6 +7,7 @@ import heapq
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -235,14 +236,15 @@ class SnapshotWriter:
         state, position, tally = experiment.copied_state(), self._position, experiment.tally.to_json()
         if state is None:
             return
+        summary = experiment.summary.to_bytes()
         yield from checks_of(state)
         held, number = b"", 0
-        for piece in state.pieces(PIECE):
-            if held:
+        for piece in chain(state.pieces(PIECE), _cut(summary)):
+            if held and len(held) + len(piece) > PIECE:
                 yield SnapshotPiece(experiment.key, position, number, held)
-                number += 1
-            held = piece
-        yield Snapshot(experiment.key, position, __version__, tally, held)
+                held, number = b"", number + 1
+            held += piece
+        yield Snapshot(experiment.key, position, __version__, tally, held, len(summary))
 
     def _write(self, unfinished: UnfinishedSnapshot, position: int) -> None:
         """Write one row, if it can be prepared in a moment; a state that fits into one piece is done at once."""
@@ -266,6 +268,11 @@ class SnapshotWriter:
             self._unfinished, self._has_unused = None, self._store.has_unused_piece()
         else:
             unfinished.size += len(row.bytes)
+
+
+def _cut(blob: bytes) -> Iterator[bytes]:
+    for first in range(0, len(blob), PIECE):
+        yield blob[first : first + PIECE]
 
 
 def _allocate(n_bytes: int) -> Iterator[None]:

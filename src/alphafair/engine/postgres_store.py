@@ -44,13 +44,17 @@ from alphafair.engine.ledger import (
     Decided,
     EventColumns,
     FoundDecision,
+    FoundRow,
     KeyRow,
     Late,
+    LogSearch,
+    SavedState,
     Settled,
     Snapshot,
     SnapshotPiece,
     Statement,
     check_finite,
+    split_state,
 )
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
 from alphafair.extras import needed_by
@@ -103,15 +107,19 @@ Result = TypeVar("Result")
 
 _SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
 _BETWEEN = "where experiment = {key} and seq > {start} and seq <= {end} order by seq"
-_DECIDED = """select seq::float8, experiment::float8, context::float8, arm::float8, propensity, deferred::float8
-    from decision """
-_ACTIVATED = "select seq::float8, decision::float8 from activation "
-_SETTLED = f"""select seq::float8, decision::float8, coalesce(reward, 0), coalesce({_SOURCE_NUMBER}, 4)::float8
-    from reward """
-_EARLIER = """select r.seq::float8, d.experiment::float8, d.context::float8, d.arm::float8, d.propensity
-    from {table} r join decision d on d.experiment = r.experiment and d.seq = r.decision
-    where r.experiment = {{key}} and r.seq > {{start}} and r.seq <= {{end}} and r.decision <= {{start}}
-    order by r.seq"""
+_DECIDED = """select seq::float8, experiment::float8, context::float8, arm::float8, propensity, at::float8,
+    deferred::float8 from decision """
+_ACTIVATED = "select seq::float8, decision::float8, at::float8 from activation "
+_SETTLED = f"""select seq::float8, decision::float8, at::float8, coalesce(reward, 0),
+    coalesce({_SOURCE_NUMBER}, 4)::float8 from reward """
+_EARLIER = "select r.seq::float8, d.experiment::float8, d.context::float8, d.arm::float8, d.propensity"
+_OF_EARLIER = """
+    where r.experiment = {key} and r.seq > {start} and r.seq <= {end} and r.decision <= {start} order by r.seq"""
+_ACTIVATED_EARLIER = f"""{_EARLIER} from activation r
+    join decision d on d.experiment = r.experiment and d.seq = r.decision {_OF_EARLIER}"""
+_SETTLED_EARLIER = f"""{_EARLIER}, coalesce(a.at, d.at)::float8 from reward r
+    join decision d on d.experiment = r.experiment and d.seq = r.decision
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq {_OF_EARLIER}"""
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.rewards is not null"""
@@ -145,24 +153,39 @@ _SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision
     order by d.seq"""
 _EARNED = """select d.arm, r.reward, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
-    where r.experiment = $1 and r.seq <= $2 and r.source in ('client', 'default') order by r.seq"""
+    where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.source in ('client', 'default') order by r.seq"""
 _STATES = """select seq, true from snapshot where experiment = $1 and seq <= $2
     union all select seq, false from change
     where experiment = $1 and seq <= $2 and kind in ('rollback', 'upgrade') order by 1 desc"""
-_CHANGE_STATE = "select body::json ->> 'tally', state from change where experiment = $1 and seq = $2"
-_SAVE = """insert into snapshot (experiment, seq, code_version, tally, state, node) values ($1, $2, $3, $4, $5, $6)
-    on conflict do nothing"""
+_CHANGE_STATE = """select body::json ->> 'tally', state, (body::json ->> 'summary')::bigint from change
+    where experiment = $1 and seq = $2"""
+_SAVE = """insert into snapshot (experiment, seq, code_version, tally, state, summary, node)
+    values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing"""
 _SAVE_PIECE = """insert into snapshot_piece (experiment, seq, node, number, bytes) values ($1, $2, $3, $4, $5)
     on conflict (experiment, seq, node, number) do update set bytes = excluded.bytes"""
+_REMOVE_UNUSED = """delete from snapshot_piece p where experiment = $1 and node = $2 and not exists
+    (select 1 from snapshot s where s.experiment = p.experiment and s.seq = p.seq and s.node = p.node)"""
 _OLDEST_KEPT = "(select min(seq) from (select seq from snapshot where experiment = $1 order by seq desc limit $2) kept)"
 _EXPORTED = """select d.seq, d.id, coalesce(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
-    r.source, d.at, r.at, d.policy_version, d.available from decision d
+    r.source, d.at, r.at, r.seq, d.policy_version, d.available from decision d
     left join reward r on r.experiment = d.experiment and r.decision = d.seq and r.seq <= $3
     left join context c on c.experiment = d.experiment and c.number = d.context
     where d.experiment = $1 and d.seq > $2 and d.seq <= $3 order by d.seq limit $4"""
 _REWARDED = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
     from decision d join reward r on r.experiment = d.experiment and r.decision = d.seq
-    where d.experiment = $1 and (r.reward is not null or r.rewards is not null) order by d.seq"""
+    where d.experiment = $1 and (r.reward is not null or r.rewards is not null) order by d.seq desc limit $2"""
+_LOG_ROW = """select d.seq, d.id, d.at, d.context, coalesce(c.label, 'erased-' || d.context), d.arm, d.propensity,
+    d.deferred, a.at, r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version,
+    d.policy_version, l.reward, l.rewards, l.at from decision d
+    left join activation a on a.experiment = d.experiment and a.decision = d.seq
+    left join reward r on r.experiment = d.experiment and r.decision = d.seq
+    left join late_reward l on l.experiment = d.experiment and l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = $1"""
+_LOG_FILTERS = """ and d.seq > $2 and d.seq <= $3 and ($5::bigint is null or d.context = $5)
+    and ($6::bigint is null or d.arm = $6) and ($7::text is null or case
+        when r.source is not null then r.source
+        when d.deferred = 1 and a.seq is null then 'deferred' else 'pending' end = $7)
+    order by d.seq desc limit $4"""
 _LABELLED_DECISIONS = """select d.seq, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
     c.number is not null, c.label from decision d
     left join context c on c.experiment = d.experiment and c.number = d.context
@@ -708,11 +731,11 @@ class PostgresLedger:
 
     def columns(self, start: int, end: int) -> EventColumns:
         return EventColumns(
-            self.numbers(_DECIDED + _BETWEEN, 6, start, end),
-            self.numbers(_ACTIVATED + _BETWEEN, 2, start, end),
-            self.numbers(_SETTLED + _BETWEEN, 4, start, end),
-            self.numbers(_EARLIER.format(table="activation"), 5, start, end),
-            self.numbers(_EARLIER.format(table="reward"), 5, start, end),
+            self.numbers(_DECIDED + _BETWEEN, 7, start, end),
+            self.numbers(_ACTIVATED + _BETWEEN, 3, start, end),
+            self.numbers(_SETTLED + _BETWEEN, 5, start, end),
+            self.numbers(_ACTIVATED_EARLIER, 5, start, end),
+            self.numbers(_SETTLED_EARLIER, 6, start, end),
         )
 
     def state_versions(self, start: int, end: int) -> NDArray[np.float64]:
@@ -735,8 +758,8 @@ class PostgresLedger:
         first = self.rows("select probabilities is not null from decision where experiment = $1 limit 1", (self.key,))
         return bool(first and first[0][0])
 
-    def earned(self, experiment: int, until: int) -> Iterator[tuple[int, float]]:
-        for arm, reward, rewards in self.each(_EARNED, (self.key, until)):
+    def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
+        for arm, reward, rewards in self.each(_EARNED, (self.key, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
 
     def events(self, start: int, end: int) -> dict[type, list[Any]]:
@@ -778,26 +801,44 @@ class PostgresLedger:
     def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
         return self.rows(_EXPORTED, (self.key, after, until, limit))
 
-    def rewarded(self, experiment: int) -> list[tuple[Any, ...]]:
-        return self.rows(_REWARDED, (self.key,))
+    def log_rows(self, experiment: int, wanted: LogSearch) -> list[FoundRow]:
+        return [FoundRow(*row) for row in self.rows(_LOG_ROW + _LOG_FILTERS, (self.key, *wanted))]
+
+    def log_row(self, experiment: int, id: str) -> FoundRow | None:
+        for row in self.rows(f"{_LOG_ROW} and d.id = $2", (self.key, id)):
+            return FoundRow(*row)
+        return None
+
+    def decision_time(self, position: int) -> int | None:
+        query = "select at from decision where experiment = $1 and seq <= $2 order by seq desc limit 1"
+        for (at,) in self.rows(query, (self.key, position)):
+            return int(at)
+        return None
+
+    def rewarded(self, experiment: int, latest: int | None = None) -> list[tuple[Any, ...]]:
+        return self.rows(_REWARDED, (self.key, latest))[::-1]
 
     # snapshots: each process has its own pieces, and a snapshot is complete once its row is there
 
-    def states(self, experiment: int, until: int) -> Generator[tuple[int, str, bytes]]:
+    def states(self, experiment: int, until: int) -> Generator[SavedState]:
         for seq, in_pieces in self.rows(_STATES, (self.key, until)):
             if in_pieces:
-                tallies = self.rows("select tally from snapshot where experiment = $1 and seq = $2", (self.key, seq))
-                for (tally,) in tallies:  # none if it was removed meanwhile
-                    yield seq, tally, self.snapshot_state(experiment, seq)
+                query = "select tally, summary from snapshot where experiment = $1 and seq = $2"
+                for tally, n_summary in self.rows(query, (self.key, seq)):  # none if it was removed meanwhile
+                    yield SavedState(seq, tally, *split_state(self._joined(seq), n_summary))
             else:
-                for tally, state in self.rows(_CHANGE_STATE, (self.key, seq)):
-                    yield seq, tally, state
+                for tally, state, n_summary in self.rows(_CHANGE_STATE, (self.key, seq)):
+                    yield SavedState(seq, tally, *split_state(state, n_summary))
 
     def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
         query = "select experiment, seq from snapshot where experiment = $1 and seq <= $2"
         return self.rows(query, (self.key, until))
 
-    def snapshot_state(self, experiment: int, seq: int) -> bytes:
+    def snapshot_state(self, experiment: int, seq: int) -> bytes | memoryview:
+        ((n_summary,),) = self.rows("select summary from snapshot where experiment = $1 and seq = $2", (self.key, seq))
+        return split_state(self._joined(seq), n_summary)[0]
+
+    def _joined(self, seq: int) -> bytes:
         ((last, node),) = self.rows(
             "select state, node from snapshot where experiment = $1 and seq = $2", (self.key, seq)
         )
@@ -817,6 +858,10 @@ class PostgresLedger:
             if isinstance(row, SnapshotPiece):
                 connection.execute(_SAVE_PIECE, (row.experiment, row.seq, node, row.number, row.bytes))
                 return
+            with connection.transaction():
+                save(connection, row)
+
+        def save(connection: psycopg.Connection[Any], row: Snapshot) -> None:
             connection.execute(_SAVE, (*row, node))
             for table in ("snapshot", "snapshot_piece"):
                 query = f"delete from {table} where experiment = $1 and seq < {_OLDEST_KEPT}"
@@ -825,9 +870,12 @@ class PostgresLedger:
         self.store.connections.run(work)
 
     def has_unused_piece(self) -> bool:
-        return False  # they go with the snapshots after them
+        return False  # those of other processes go with the snapshots after them
 
     def remove_unused_piece(self, position: int) -> bool:
+        """Remove all pieces that this process has left unfinished: the next ones may be of the same position."""
+        values = (self.key, self.store.node)
+        self.store.connections.run(lambda connection: connection.execute(_REMOVE_UNUSED, values))
         return False
 
     # queries for `verify`

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.experiment import LOG, Experiment, change_policy, same_state
-from alphafair.engine.ledger import Change, Ledger
+from alphafair.engine.ledger import Change, EventColumns, Ledger, split_state
 from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
+from alphafair.engine.summary import Summary, unknown
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.values import State, Vector
 
 CHUNK = 100_000  # events read at a time
 LARGEST = 2**31 - 1  # number of a context or an arm
 APPLY, KEEP, COMPARE = range(3)  # why to stop: in this order at one position
+ACCOUNTS = ("entry_accounts", "accounts")  # fields of a period's books that come from the policy
 Item = TypeVar("Item")
 
 
@@ -67,23 +70,27 @@ def _chunks(store: Ledger, start: int, until: int, draws: bool, full: bool) -> I
 
 def _read(store: Ledger, start: int, end: int, draws: bool, full: bool) -> Chunk:
     found = store.columns(start, end)
-    decided = found.decided
+    decided, settled = found.decided, found.settled
     _check_possible(decided[:, 0], decided[:, 2:4])
     parts = [decided[:, :5]]
-    kinds = [np.where(decided[:, 5] == 0, DECIDED, DEFERRED)]
-    rewards = [np.zeros(len(decided))]
-    for table, events, earlier, kind, reward in (
-        ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0),
-        ("reward", found.settled, found.settled_earlier, found.settled[:, 3], found.settled[:, 2]),
+    kinds = [np.where(decided[:, 6] == 0, DECIDED, DEFERRED)]
+    rewards, times, waits = [np.zeros(len(decided))], [decided[:, 5]], [decided[:, 5]]
+    since = _waiting_since(found, start)
+    for table, events, earlier, kind, reward, waiting in (
+        ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0, found.activated[:, 2]),
+        ("reward", settled, found.settled_earlier[:, :5], settled[:, 4], settled[:, 3], since),
     ):
         parts.append(_with_decisions(table, events, decided, earlier, start))
         kinds.append(np.broadcast_to(kind, len(events)))
         rewards.append(np.broadcast_to(reward, len(events)))
+        times.append(events[:, 2])
+        waits.append(waiting)
     orders = [2 * part[:, 0] for part in parts]
     if draws:
         parts.append(decided[:, :5])
         kinds.append(np.full(len(decided), DRAWN))
-        rewards.append(np.zeros(len(decided)))
+        for column in (rewards, times, waits):
+            column.append(np.zeros(len(decided)))
         orders.append(2 * store.state_versions(start, end) + 1)
     order = np.concatenate(orders).astype(np.int64)
     sort = np.argsort(order, kind="stable")
@@ -95,12 +102,33 @@ def _read(store: Ledger, start: int, end: int, draws: bool, full: bool) -> Chunk
         arm.astype(np.int32),
         propensity,
         np.concatenate(rewards)[sort],
+        np.concatenate(times).astype(np.int64)[sort],
+        np.concatenate(waits).astype(np.int64)[sort],
         store.masks(start, end) if draws else {},
         store.full_rewards(start, end) if full else {},
     )
     if steps.full:
         _set_full_rewards(steps)
     return Chunk(end, order[sort], experiment.astype(np.int64), steps)
+
+
+def _waiting_since(found: EventColumns, start: int) -> NDArray[np.float64]:
+    """Return from when the decision of every settlement has waited: since it was made, or activated."""
+    decided, settled, activated = found.decided, found.settled, found.activated
+    since, here = settled[:, 2].copy(), settled[:, 1] > start
+    if len(decided):
+        made_at = decided[:, 5].copy()
+        among = activated[activated[:, 1] > start]
+        made_at[_places(decided, among[:, 1])] = among[:, 2]
+        since[here] = made_at[_places(decided, settled[here, 1])]
+    at = np.searchsorted(found.settled_earlier[:, 0], settled[~here, 0])
+    since[~here] = np.append(found.settled_earlier[:, 5], np.nan)[at]
+    return since
+
+
+def _places(decided: NDArray[np.float64], decisions: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the rows of decisions by their seq; of those that are missing, which are refused later, any."""
+    return np.minimum(np.searchsorted(decided[:, 0], decisions), len(decided) - 1)
 
 
 def _with_decisions(
@@ -176,6 +204,7 @@ class Replay:
         self.changes = store.changes(until, only) if after is None else store.changes(until, after=after)
         self._continues = after is not None
         self.start: dict[int, int] = {}  # the position from which each experiment is replayed
+        self._not_summarised: dict[int, int] = {}  # experiments whose saved state has no summary, and its position
         self._kept: dict[tuple[int, int], State] = {}  # for later rollbacks
         self._stops: dict[int, list[Stop]] = {}
         self._most_arms: dict[int, int] = {}
@@ -196,9 +225,9 @@ class Replay:
 
     def _begin_at_last_state(self, created: Change) -> None:
         with contextlib.closing(self.store.states(created.experiment, self.until)) as states:
-            for seq, tally, state in states:
+            for seq, tally, state, summary in states:
                 try:
-                    self._begin(created, seq, tally, load_policy(State.from_bytes(state)))
+                    self._begin(created, seq, tally, load_policy(State.from_bytes(state)), summary)
                     return
                 except MemoryError:
                     raise
@@ -210,13 +239,16 @@ class Replay:
         created = {change.experiment: change for change in self.changes if change.kind == "create"}
         for change in self.changes:
             if change.kind == "upgrade":
-                self._begin(created[change.experiment], change.seq, json.loads(change.body)["tally"], None)
+                state, summary = _saved_with(change)
+                self._begin(created[change.experiment], change.seq, json.loads(change.body)["tally"], None, summary)
                 experiment = self.experiments[change.experiment]
                 with self._guarded(experiment, f"being loaded at position {change.seq}"):
-                    experiment.policy = load_policy(State.from_bytes(change.state or b""))
+                    experiment.policy = load_policy(State.from_bytes(state))
         return self
 
-    def _begin(self, created: Change, position: int, tally: str, policy: BasePolicy | None) -> None:
+    def _begin(
+        self, created: Change, position: int, tally: str, policy: BasePolicy | None, summary: memoryview | None
+    ) -> None:
         experiment = Experiment(created)
         for change in self.changes:
             if change.experiment == created.experiment and created.seq < change.seq <= position:
@@ -227,6 +259,11 @@ class Replay:
         if "earned" not in counts:  # saved by a version that did not count it
             for arm, reward in self.store.earned(created.experiment, position):
                 experiment.tally.earned[arm] += reward
+        if summary is None:
+            self._not_summarised[created.experiment] = position
+        else:
+            experiment.summary = Summary.from_bytes(summary)
+            self._not_summarised.pop(created.experiment, None)
         if policy is not None:
             experiment.policy = policy
         self.experiments[created.experiment], self.start[created.experiment] = experiment, position
@@ -258,12 +295,32 @@ class Replay:
         policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
         draws = self.check or not all(policy.traits.contexts_apart for policy in policies)
         full = any(experiment.full for experiment in self.experiments.values())
+        self._summarise(full)
         for chunk in chunks(self.store, position, self.until, draws=draws, full=full):
             for key, experiment in self.experiments.items():
                 self._repeat(key, experiment, chunk)
             advance(chunk.end - position)
             position = chunk.end
         return self.experiments
+
+    def _summarise(self, full: bool) -> None:
+        """Count what older versions have not: one pass over the log up to their states, without fairness."""
+        until = self._not_summarised
+        if not until:
+            return
+        changes: dict[int, list[Change]] = {key: [] for key in until}
+        for change in self.changes:
+            if change.kind == "create" and change.experiment in until:
+                experiment = self.experiments[change.experiment]
+                experiment.summary = Summary(change.at, len(json.loads(change.body)["arms"]))
+            elif change.seq <= until.get(change.experiment, 0):
+                changes[change.experiment].append(change)
+        for chunk in chunks(self.store, 0, max(until.values()), draws=False, full=full):
+            for key, position in until.items():
+                steps = chunk.steps[(chunk.experiment == key) & (chunk.steps.seq <= position)]
+                self._check_numbers(steps, len(self.experiments[key].arms), self.experiments[key].n_contexts)
+                _add_to(self.experiments[key].summary, steps, changes[key], chunk.end)
+        until.clear()
 
     def _plan(self) -> None:
         """Find out where to stop on the way, and why."""
@@ -299,10 +356,17 @@ class Replay:
         while stops and stops[0].seq <= chunk.end:
             stop = stops.pop(0)
             before = int(np.searchsorted(order, 2 * stop.seq, side="right"))
-            self._learn(experiment, steps[first:before])
+            self._fold(experiment, steps[first:before])
             first = before
             self._stop(experiment, stop)
-        self._learn(experiment, steps[first:])
+        self._fold(experiment, steps[first:])
+
+    def _fold(self, experiment: Experiment, steps: Steps) -> None:
+        """Learn from steps and summarise them, one bucket of time after the other."""
+        experiment.summary.flush()
+        for part in experiment.summary.parts(steps, experiment.fairness):
+            self._learn(experiment, part)
+            experiment.summary.count(part)
 
     def _check_numbers(self, steps: Steps, n_arms: int, n_contexts: int) -> None:
         """Refuse numbers that compiled code would use as indices, or that would ask for much memory."""
@@ -355,12 +419,15 @@ class Replay:
 
     def _stop(self, experiment: Experiment, stop: Stop) -> None:
         if stop.why == APPLY and stop.change is not None:
+            experiment.summary.advance(stop.change.at, experiment.fairness)
             if stop.change.kind == "rollback":
                 self._roll_back(experiment, stop.change)
+            elif stop.change.kind == "new_period" and self.check and experiment.has_policy:
+                compare_books(experiment, stop.change, dict(zip(ACCOUNTS, experiment.period_accounts(), strict=True)))
             experiment.apply(stop.change)
             if stop.change.kind == "upgrade" and self._continues:  # all go on with the state of the one that wrote it
                 with self._guarded(experiment, f"being loaded at position {stop.seq}"):
-                    experiment.policy = load_policy(State.from_bytes(stop.change.state or b""))
+                    experiment.policy = load_policy(State.from_bytes(_saved_with(stop.change)[0]))
         elif not experiment.has_policy:
             self._leave_unproved(experiment)
         elif stop.why == KEEP:
@@ -375,13 +442,33 @@ class Replay:
         position = _target(change)
         kept = self._kept.get((experiment.key, position))
         with self._guarded(experiment, f"being rolled back at position {change.seq}"):
-            saved = State.from_bytes(change.state or b"")
+            saved = State.from_bytes(_saved_with(change)[0])
             if kept is None:
                 experiment.policy = load_policy(saved)
             else:
                 experiment.policy = rolled_back(self.store, experiment, load_policy(kept), position, change.seq)
                 if self.check:
                     compare_state(experiment, saved, f"the rollback at position {change.seq}")
+
+
+def _saved_with(change: Change) -> tuple[bytes | memoryview, memoryview | None]:
+    """Return the state and the summary that were saved with a rollback or an upgrade."""
+    return split_state(change.state or b"", json.loads(change.body).get("summary"))
+
+
+def _add_to(summary: Summary, steps: Steps, changes: list[Change], end: int) -> None:
+    """Add steps up to a position to a summary, and the changes among them, which are removed from the list."""
+    first = 0
+    while first < len(steps) or (changes and changes[0].seq <= end):
+        change = changes.pop(0) if changes and changes[0].seq <= end else None
+        last = len(steps) if change is None else int(np.searchsorted(steps.seq, change.seq))
+        for part in summary.parts(steps[first:last], unknown):
+            summary.count(part)
+        first = last
+        if change is not None:
+            summary.advance(change.at)
+            if change.kind == "add_arm":
+                summary.add_arm()
 
 
 def compare_state(experiment: Experiment, state: State, what: str) -> None:
@@ -391,6 +478,18 @@ def compare_state(experiment: Experiment, state: State, what: str) -> None:
         policy.grow(n_contexts=n_contexts)
     if not same_state(state, policy.snapshot()):
         raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
+
+
+def compare_books(experiment: Experiment, change: Change, expected: Mapping[str, Any]) -> None:
+    """Raise `Mismatch` if fields of a change that ends a period are not those that the log leads to."""
+    body = json.loads(change.body)
+    found = {**body, **body["books"]}
+    for name, value in expected.items():
+        if found[name] != value and (found[name] or name not in ACCOUNTS):  # none: its policy failed at that time
+            raise Mismatch(
+                f"{experiment.name}: the change at position {change.seq} ends period {experiment.period_number} with "
+                f"{name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
+            )
 
 
 # rollback

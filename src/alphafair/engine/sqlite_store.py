@@ -30,11 +30,15 @@ from alphafair.engine.ledger import (
     Context,
     EventColumns,
     FoundDecision,
+    FoundRow,
     KeyRow,
+    LogSearch,
+    SavedState,
     Snapshot,
     SnapshotPiece,
     Statement,
     check_finite,
+    split_state,
 )
 from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
@@ -48,11 +52,14 @@ Connect = Callable[..., sqlite3.Connection]
 
 _SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
 _BETWEEN = "where seq > ? and seq <= ? order by seq"
-_DECIDED = f"select seq, experiment, context, arm, propensity, deferred from decision {_BETWEEN}"
-_ACTIVATED = f"select seq, decision from activation {_BETWEEN}"
-_SETTLED = f"select seq, decision, ifnull(reward, 0), ifnull({_SOURCE_NUMBER}, 4) from reward {_BETWEEN}"
-_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
-    from {table} r join decision d on d.seq = r.decision
+_DECIDED = f"select seq, experiment, context, arm, propensity, at, deferred from decision {_BETWEEN}"
+_ACTIVATED = f"select seq, decision, at from activation {_BETWEEN}"
+_SETTLED = f"select seq, decision, at, ifnull(reward, 0), ifnull({_SOURCE_NUMBER}, 4) from reward {_BETWEEN}"
+_ACTIVATED_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity
+    from activation r join decision d on d.seq = r.decision
+    where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
+_SETTLED_EARLIER = """select r.seq, d.experiment, d.context, d.arm, d.propensity, ifnull(a.at, d.at)
+    from reward r join decision d on d.seq = r.decision left join activation a on d.deferred and a.decision = d.seq
     where r.seq > ? and r.seq <= ? and r.decision <= ? order by r.seq"""
 _FULL_REWARDS = """select r.seq, d.probabilities, r.rewards from reward r join decision d on d.seq = r.decision
     where r.seq > ? and r.seq <= ? and r.rewards is not null"""
@@ -80,9 +87,9 @@ _SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision
     where d.experiment = ?1 and d.seq <= ?2 and (d.deferred = 0 or a.seq <= ?2) and r.seq > ?2 and r.seq < ?3
     order by d.seq"""
 _EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
-    where d.experiment = ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
-_STATES = """select seq, tally, state, true from snapshot where experiment = ?1 and seq <= ?2
-    union all select seq, json_extract(body, '$.tally'), state, false from change
+    where d.experiment = ? and r.seq > ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
+_STATES = """select seq, tally, state, summary, true from snapshot where experiment = ?1 and seq <= ?2
+    union all select seq, json_extract(body, '$.tally'), state, json_extract(body, '$.summary'), false from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
 _PIECES = "select bytes from snapshot_piece where experiment = ? and seq = ? order by number"
 _UNUSED_PIECE = """select experiment, seq, number from snapshot_piece p where not exists
@@ -91,13 +98,25 @@ _REMOVE_PIECE = "delete from snapshot_piece where experiment = ? and seq = ? and
 _REMOVE_OLD_SNAPSHOTS = """delete from snapshot where experiment = ?1 and seq not in
     (select seq from snapshot where experiment = ?1 order by seq desc limit ?2)"""
 _EXPORTED = """select d.seq, d.id, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
-    r.source, d.at, r.at, d.policy_version, d.available from decision d
+    r.source, d.at, r.at, r.seq, d.policy_version, d.available from decision d
     left join reward r on r.decision = d.seq and r.seq <= ?3
     left join context c on c.experiment = d.experiment and c.number = d.context
     where d.experiment = ?1 and d.seq > ?2 and d.seq <= ?3 order by d.seq limit ?4"""
+_LOG_ROW = """select d.seq, d.id, d.at, d.context, ifnull(c.label, 'erased-' || d.context), d.arm, d.propensity,
+    d.deferred, a.at, r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version,
+    d.policy_version, l.reward, l.rewards, l.at from decision d
+    left join activation a on a.decision = d.seq left join reward r on r.decision = d.seq
+    left join late_reward l on l.decision = d.seq
+    left join context c on c.experiment = d.experiment and c.number = d.context"""
+_LOG_FILTERS = """ where d.experiment = ? and d.seq > ? and d.seq <= ? and ifnull(d.context = ?, true)
+    and ifnull(d.arm = ?, true) {state} order by d.seq desc limit ?"""
+_STATE_FILTERS = {  # of decisions that wait; all others have the source that settled them
+    "pending": "and r.seq is null and (not d.deferred or a.seq is not null)",
+    "deferred": "and r.seq is null and d.deferred and a.seq is null",
+}
 _REWARDED = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
     from decision d join reward r on r.decision = d.seq
-    where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq"""
+    where d.experiment = ? and (r.reward is not null or r.rewards is not null) order by d.seq desc limit ?"""
 _LABELLED_DECISIONS = """select d.seq, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
     c.number is not null, c.label from decision d
     left join context c on c.experiment = d.experiment and c.number = d.context order by d.seq"""
@@ -331,11 +350,11 @@ class SqliteStore:
 
     def columns(self, start: int, end: int) -> EventColumns:
         return EventColumns(
-            self.numbers(_DECIDED, 6, (start, end)),
-            self.numbers(_ACTIVATED, 2, (start, end)),
-            self.numbers(_SETTLED, 4, (start, end)),
-            self.numbers(_EARLIER.format(table="activation"), 5, (start, end, start)),
-            self.numbers(_EARLIER.format(table="reward"), 5, (start, end, start)),
+            self.numbers(_DECIDED, 7, (start, end)),
+            self.numbers(_ACTIVATED, 3, (start, end)),
+            self.numbers(_SETTLED, 5, (start, end)),
+            self.numbers(_ACTIVATED_EARLIER, 5, (start, end, start)),
+            self.numbers(_SETTLED_EARLIER, 6, (start, end, start)),
         )
 
     def state_versions(self, start: int, end: int) -> NDArray[np.float64]:
@@ -356,8 +375,8 @@ class SqliteStore:
         first = self.rows("select probabilities is not null from decision where experiment = ? limit 1", (experiment,))
         return bool(first and first[0][0])
 
-    def earned(self, experiment: int, until: int) -> Iterator[tuple[int, float]]:
-        for arm, reward, rewards in self.each(_EARNED, (experiment, until)):
+    def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
+        for arm, reward, rewards in self.each(_EARNED, (experiment, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
 
     def events(self, start: int, end: int) -> dict[type, list[Any]]:
@@ -394,21 +413,41 @@ class SqliteStore:
     def exported(self, experiment: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
         return self.rows(_EXPORTED, (experiment, after, until, limit))
 
-    def rewarded(self, experiment: int) -> list[tuple[Any, ...]]:
-        return self.rows(_REWARDED, (experiment,))
+    def log_rows(self, experiment: int, wanted: LogSearch) -> list[FoundRow]:
+        after, until, limit, context, arm, state = wanted
+        condition = _STATE_FILTERS.get(state or "", "and r.source = ?" if state else "")
+        values = [experiment, after, until, context, arm, *([state] if "?" in condition else []), limit]
+        query = _LOG_ROW + _LOG_FILTERS.format(state=condition)
+        return [FoundRow(*row) for row in self.rows(query, values)]
+
+    def log_row(self, experiment: int, id: str) -> FoundRow | None:
+        for row in self.rows(f"{_LOG_ROW} where d.id = ? and d.experiment = ?", (id, experiment)):
+            return FoundRow(*row)
+        return None
+
+    def decision_time(self, position: int) -> int | None:
+        query = "select at from decision where seq <= ? order by seq desc limit 1"
+        for (at,) in self.rows(query, (position,)):
+            return int(at)
+        return None
+
+    def rewarded(self, experiment: int, latest: int | None = None) -> list[tuple[Any, ...]]:
+        return self.rows(_REWARDED, (experiment, -1 if latest is None else latest))[::-1]
 
     # snapshots
 
-    def states(self, experiment: int, until: int) -> Generator[tuple[int, str, bytes]]:
-        for seq, tally, state, in_pieces in self.each(_STATES, (experiment, until)):
-            yield seq, tally, self._joined(experiment, seq, state) if in_pieces else state
+    def states(self, experiment: int, until: int) -> Generator[SavedState]:
+        for seq, tally, state, n_summary, in_pieces in self.each(_STATES, (experiment, until)):
+            blob = self._joined(experiment, seq, state) if in_pieces else state
+            yield SavedState(seq, tally, *split_state(blob, n_summary))
 
     def snapshot_positions(self, until: int) -> list[tuple[int, int]]:
         return self.rows("select experiment, seq from snapshot where seq <= ?", (until,))
 
-    def snapshot_state(self, experiment: int, seq: int) -> bytes:
-        ((last,),) = self.rows("select state from snapshot where experiment = ? and seq = ?", (experiment, seq))
-        return self._joined(experiment, seq, last)
+    def snapshot_state(self, experiment: int, seq: int) -> bytes | memoryview:
+        query = "select state, summary from snapshot where experiment = ? and seq = ?"
+        ((last, n_summary),) = self.rows(query, (experiment, seq))
+        return split_state(self._joined(experiment, seq, last), n_summary)[0]
 
     def _joined(self, experiment: int, seq: int, last: bytes) -> bytes:
         return b"".join([*(piece for (piece,) in self.each(_PIECES, (experiment, seq))), last])

@@ -38,9 +38,11 @@ COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # of `T
 class Steps:
     """Steps of one experiment as columns, in the order in which they took effect.
 
-    `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. By `seq`,
+    `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. `at` is the
+    time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By `seq`,
     `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of all arms. A
-    decision appears as DECIDED (or DEFERRED), and once more as DRAWN where its propensity is to be recomputed.
+    decision appears as DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity is to be
+    recomputed.
     """
 
     seq: NDArray[np.int64]
@@ -49,24 +51,44 @@ class Steps:
     arm: Indices
     propensity: Vector
     reward: Vector
+    at: NDArray[np.int64]
+    since: NDArray[np.int64]
     masks: Mapping[int, bytes] = field(default_factory=dict)
     full: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, rows: Sequence[tuple[int, int, int, int, float, float]], full: Mapping[int, tuple[bytes, bytes]]
+        cls,
+        rows: Sequence[tuple[int, int, int, int, float, float]],
+        full: Mapping[int, tuple[bytes, bytes]],
+        at: int = 0,
+        since: Sequence[int] = (),
     ) -> Self:
-        """Make steps from rows of the first six columns."""
+        """Make steps from rows of the first six columns, of one time; `since` has a time per reward of a client."""
         seq, kind, context, arm, propensity, reward = zip(*rows, strict=True)
+        kinds, times = np.array(kind, dtype=np.int8), np.full(len(rows), at)
+        waits = times
+        if since:
+            waits = times.copy()
+            waits[kinds == CLIENT] = since
         return cls(
             np.array(seq),
-            np.array(kind, dtype=np.int8),
+            kinds,
             np.array(context, dtype=np.int32),
             np.array(arm, dtype=np.int32),
             np.array(propensity),
             np.array(reward),
+            times,
+            waits,
             full=full,
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Steps]) -> Self:
+        """Make steps from consecutive parts, to be counted: without masks and the rewards of all arms."""
+        names = ("seq", "kind", "context", "arm", "propensity", "reward", "at", "since")
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(**columns)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -79,6 +101,8 @@ class Steps:
             self.arm[which],
             self.propensity[which],
             self.reward[which],
+            self.at[which],
+            self.since[which],
             self.masks,
             self.full,
         )
@@ -194,12 +218,13 @@ class Tally:
 class PendingUpdates:
     """What a batch holds for one experiment: its number of events, and rows of its steps."""
 
-    __slots__ = ("full", "n_events", "rows")
+    __slots__ = ("full", "n_events", "rows", "since")
 
     def __init__(self) -> None:
         self.n_events = 0
         self.rows: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
         self.full: dict[int, tuple[bytes, bytes]] = {}
+        self.since: list[int] = []  # of the rewards that clients sent: when their decisions began to wait
 
 
 class Batch:
@@ -271,6 +296,8 @@ class Batch:
             updates.full[seq] = record.probabilities or b"", rewards
             reward = float(np.frombuffer(rewards, dtype="<f8")[record.arm])
         kind = SOURCE_KINDS[source]
+        if kind == CLIENT:
+            updates.since.append(record.waits_since)
         updates.rows.append((seq, kind, record.context, record.arm, record.propensity, reward or 0.0))
 
     def late_reward(self, record: DecisionRecord, reward: float | None, rewards: bytes | None) -> None:
@@ -285,6 +312,8 @@ class Batch:
         for experiment, updates in self._updates.items():
             experiment.unsaved += updates.n_events
             if updates.rows:
-                steps = Steps.of(updates.rows, updates.full)
+                steps = Steps.of(updates.rows, updates.full, self.at, updates.since)
                 experiment.tally.count(steps)
+                experiment.summary.advance(self.at, experiment.fairness)
+                experiment.summary.add(steps)
                 experiment.learn(steps, f"learning from events {self.start + 1} to {self.last}")

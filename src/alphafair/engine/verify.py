@@ -2,7 +2,7 @@
 
 `check_rows` proves that rows belong together: every position has one event, every event its decision or experiment, and
 every decision the context, label and id that it was made with. `check_states` repeats the log and compares every
-propensity, snapshot and state.
+propensity, snapshot and state, and the books of every closed period.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from alphafair.engine.experiment import CODE, Experiment
 from alphafair.engine.ledger import SOURCES, Change, Ledger
-from alphafair.engine.replay import Replay, compare_state, without_decision
+from alphafair.engine.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
 from alphafair.errors import Mismatch, PolicyFailed, RequestError
 
 STRETCH: Final = 1 << 20  # positions checked together
@@ -129,6 +129,28 @@ def _check_order(store: Ledger) -> None:
         raise Mismatch(f"{description}.")
 
 
+def _check_books(store: Ledger, changes: list[Change]) -> None:
+    """The books of every closed period have the rewards in the log, and boundaries are those of the calendar."""
+    periodic = {change.experiment for change in changes if change.kind == "new_period"}
+    created = [change for change in changes if change.kind == "create" and change.experiment in periodic]
+    experiments = {change.experiment: Experiment(change) for change in created}
+    counted = dict.fromkeys(periodic, 0)
+    for change in changes:
+        if change.kind == "create" or change.experiment not in periodic:
+            continue
+        experiment = experiments[change.experiment]
+        if change.kind == "new_period":
+            for arm, reward in store.earned(experiment.key, change.seq, after=counted[experiment.key]):
+                experiment.tally.earned[arm] += reward
+            counted[experiment.key] = change.seq
+            body, due = json.loads(change.body), experiment.next_boundary
+            by_calendar = due is not None and due <= body["at"]
+            expected = experiment.period_change(*((change.at,) if by_calendar else (body["at"], body["carry"])))
+            books = {name: value for name, value in expected.pop("books").items() if name not in ACCOUNTS}
+            compare_books(experiment, change, {**expected, **books})
+        experiment.note(change)
+
+
 def _check_memory(name: str, in_file: Mapping[str, int], in_memory: Mapping[str, int]) -> None:
     for label, number in sorted(in_memory.items() - in_file.items()):
         there = f"{in_file[label]} in the file" if label in in_file else "has no row"
@@ -154,12 +176,15 @@ def check_states(
             raise RequestError("other_code", "experiment", "written by this version", experiment.name, repair)
     replay = Replay(store, position, check=True).from_upgrades()
     repeated, unproved = replay.run(progress or (lambda events: None)), list[PolicyFailed]()
+    _check_books(store, replay.changes)
     for key, experiment in experiments.items():
         again = repeated[key]
         again.tally.settled_to = experiment.tally.settled_to
         counted, expected = experiment.tally.to_dict(), again.tally.to_dict()
         if counted != expected:
             raise Mismatch(f"{experiment.name}: counted {counted}, but the log leads to {expected}.")
+        if not experiment.summary.same_counts(again.summary):
+            raise Mismatch(f"{experiment.name}: its summary over time is not what the log leads to.")
         if key not in replay.unproved and experiment.has_policy and again.has_policy:
             compare_state(again, experiment.policy.snapshot(), "the state in memory")
         else:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,49 @@ FEATURES = tuple(
     for label, more in (("features and clusters", (("n_features", N_FEATURES),)), ("clusters alone", ()))
 )
 
+
+def _grid(label: str, policy: str, short: str, **values: tuple[float, ...]) -> tuple[Contender, ...]:
+    """A contender for every combination of settings; `short` are the settings in labels, as in "ε {epsilon}"."""
+    found = []
+    for chosen in product(*values.values()):
+        settings = dict(zip(values, chosen, strict=True))
+        found.append(Contender(f"{label}: {short.format(**settings)}", policy, tuple(settings.items())))
+    return tuple(found)
+
+
+WIDTHS = (0.005, 0.02, 0.1, 0.3)
+TUNED = (
+    *_grid(
+        "ε-greedy",
+        "fair-epsilon-greedy",
+        "ε {epsilon:g}, prior {prior:g}",
+        epsilon=(0.01, 0.03, 0.1),
+        prior=(2.0, 10.0),
+    ),
+    *_grid("UCB", "fair-ucb", "{width:g}", width=WIDTHS),
+    *_grid(
+        "discounted UCB", "fair-discounted-ucb", "{width:g}, {discount:g}", width=WIDTHS[1:], discount=(0.999, 0.9999)
+    ),
+    *_grid("Thompson", "fair-thompson", "{scale:g}", scale=WIDTHS),
+)
+LIN_UCB = _grid("LinUCB", "fair-lin-ucb", "{width:g}", n_features=(N_FEATURES,), width=(0.1, 0.2, 0.3))
+N_SEEDS, N_SHORT_SEEDS, N_LARGE_SEEDS = 20, 100, 10  # short runs vary more, and large ones take long
+
 SMALL = (("n_rounds", 30_000), ("n_contexts", 12), ("n_arms", 10))
 LARGE = (("n_rounds", 100_000), ("n_contexts", 50), ("n_arms", 100))
 MANY = (("n_rounds", 30_000), ("n_contexts", 300), ("n_arms", 19))
 CLICKS = (("n_rounds", 100_000), ("n_contexts", 12), ("n_arms", 10))
+FEW = (("n_rounds", 500), ("n_contexts", 5), ("n_arms", 5))
+HUNDRED = (("n_rounds", 30_000), ("n_contexts", 10), ("n_arms", 100))
+FORTY = (("n_rounds", 60_000), ("n_contexts", 30), ("n_arms", 40))
 SEEN = (("n_rounds", 30_000), ("n_contexts", 6), ("n_arms", 10))
 
 
-def _scenario(name: str, title: str, rounds: Generated, delay: int | None = None) -> Experiment:
-    contenders = FEATURES if rounds.n_clusters else (*BANDIT, *FULL)
-    return Experiment(f"arena-{name}", title, rounds, contenders, ALPHAS, n_seeds=20, n_records=1, delay=delay)
+def _scenario(name: str, title: str, rounds: Generated, delay: int | None = None, n_seeds: int = N_SEEDS) -> Experiment:
+    contenders, tuned = (FEATURES, (*TUNED, *LIN_UCB)) if rounds.n_clusters else ((*BANDIT, *FULL), TUNED)
+    return Experiment(
+        f"arena-{name}", title, rounds, contenders, ALPHAS, n_seeds=n_seeds, n_records=1, delay=delay, tuned=tuned
+    )
 
 
 SCENARIOS = Plan(
@@ -54,7 +88,10 @@ SCENARIOS = Plan(
         _scenario("ratings-20000", "ratings 20,000", Generated("movielens_small", n_first=20_000)),
         _scenario("ratings", "ratings, all", Generated("movielens_small")),
         _scenario("stationary-small", "stationary 12 x 10", Generated("stationary", SMALL)),
-        _scenario("stationary-large", "stationary 50 x 100", Generated("stationary", LARGE)),
+        _scenario("stationary-large", "stationary 50 x 100", Generated("stationary", LARGE), n_seeds=N_LARGE_SEEDS),
+        _scenario("short", "500 rounds", Generated("stationary", FEW), n_seeds=N_SHORT_SEEDS),
+        _scenario("hundred-arms", "stationary 10 x 100", Generated("stationary", HUNDRED), n_seeds=N_LARGE_SEEDS),
+        _scenario("forty-arms", "stationary 30 x 40", Generated("stationary", FORTY), n_seeds=N_LARGE_SEEDS),
         _scenario("drift-slow", "drift, 6 phases", Generated("phases", (*SMALL, ("n_phases", 6)))),
         _scenario("drift-fast", "drift, 20 phases", Generated("phases", (*SMALL, ("n_phases", 20)))),
         _scenario("day-and-night", "day and night", Generated("day_and_night", SMALL)),
@@ -63,6 +100,9 @@ SCENARIOS = Plan(
         _scenario(
             "clicks", "clicks 0 to 5%", Generated("sparse_clicks", (*CLICKS, ("rates", (0.0, 0.05)), ("best", None)))
         ),
+        _scenario("purchases", "purchases", Generated("purchases", CLICKS)),
+        _scenario("lognormal", "lognormal rewards", Generated("lognormal_rewards", SMALL)),
+        _scenario("pareto", "Pareto rewards", Generated("pareto_rewards", SMALL)),
         _scenario(
             "impossibility", "impossibility", Generated("impossibility", (("n_half", 5_000), ("reward_floor", 0.2)))
         ),
@@ -78,20 +118,20 @@ SCENARIOS = Plan(
 FEATURE_SCENARIOS = Plan(
     tuple(
         _scenario(f"described-{kind}", title, Generated("described", settings, n_clusters=N_CLUSTERS))
-        for kind, title in (
-            ("linear", "linear"),
-            ("changing", "changing halfway"),
-            ("quadratic", "quadratic"),
-            ("clusters", "hidden clusters"),
+        for kind, title, n_rounds in (
+            ("linear", "linear", 30_000),
+            ("changing", "changing halfway", 30_000),
+            ("quadratic", "quadratic", 30_000),
+            ("clusters", "hidden clusters", 30_000),
+            ("clicks", "sparse clicks", 60_000),
         )
-        for settings in [(("kind", kind), ("n_rounds", 30_000), ("n_arms", 10), ("n_features", N_FEATURES))]
+        for settings in [(("kind", kind), ("n_rounds", n_rounds), ("n_arms", 10), ("n_features", N_FEATURES))]
     )
 )
 STEEP = ("ratings-5000", "ratings-20000", "stationary-small", "drift-slow")
-STEEP_CONTENDERS = tuple(each for each in (*BANDIT, *FULL) if each != paper.INDEPENDENT)  # which has alpha below 1 only
 STEEP_SCENARIOS = Plan(
     tuple(
-        replace(each, name=f"arena-steep-{name}", contenders=STEEP_CONTENDERS, alphas=STEEP_ALPHAS)
+        replace(each, name=f"arena-steep-{name}", alphas=STEEP_ALPHAS)
         for name in STEEP
         for each in SCENARIOS
         if each.name == f"arena-{name}"
@@ -104,19 +144,23 @@ DYING_SCENARIOS = Plan(  # the lengths of the phases depend on alpha, so each al
             f"arena-dying-arms-{alpha:g}",
             f"dying arms, \u03b1 = {alpha:g}",
             Generated("dying_arms", (*DYING_ARMS, ("alpha", alpha))),
-            STEEP_CONTENDERS,
+            (*BANDIT, *FULL),
             (alpha,),
-            n_seeds=20,
+            n_seeds=N_SEEDS,
             n_records=1,
         )
         for alpha in STEEP_ALPHAS
     )
 )
+NOT_IN_REPORT = (
+    *("ratings", "stationary-large", "short", "hundred-arms", "forty-arms"),
+    *("purchases", "lognormal", "pareto"),
+)
 SHORT = Plan(  # for the report: bandit feedback at the paper's alpha, without the longest and the late scenarios
     tuple(
-        replace(each, contenders=BANDIT, alphas=paper.BANDIT_FEEDBACK.alphas, n_seeds=5)
+        replace(each, contenders=BANDIT, tuned=(), alphas=paper.BANDIT_FEEDBACK.alphas, n_seeds=5)
         for each in SCENARIOS
-        if each.delay is None and each.name not in ("arena-ratings", "arena-stationary-large")
+        if each.delay is None and each.name.removeprefix("arena-") not in NOT_IN_REPORT
     )
 )
 

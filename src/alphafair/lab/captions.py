@@ -282,3 +282,14 @@ def arena(matches: Sequence[Match]) -> str:
     others = list(dict.fromkeys(label for label in first if label != ours))
     elsewhere = f"; in the others {listed(others)} {verb(others, 'does', 'do')}" if others else ""
     return f"{capital(ours)} closes the largest share in {first.count(ours)} of {len(matches)} scenarios{elsewhere}."
+
+
+def tuned(matches: Sequence[Match]) -> str:
+    """In how many cases the adaptive policy is behind the best tuned rival, significantly or not."""
+    bests = [match.best_tuned(alpha) for match in matches for alpha in match.alphas]
+    leads = [best.lead for best in bests if best is not None and best.lead is not None]
+    behind, ahead = sum(lead.high < 0.0 for lead in leads), sum(lead.low > 0.0 for lead in leads)
+    return (
+        f"Of {len(leads)} pairs of a scenario and an {ALPHA}, the adaptive policy is significantly ahead of the best "
+        f"tuned rival in {ahead}, behind it in {behind}, and neither in {len(leads) - ahead - behind}."
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -394,20 +395,21 @@ ROW = 0.3  # inches
 LEGEND_COLUMNS = 4
 
 
-def arena(matches: Sequence[Match], title: str, alphas: Sequence[float] = ()) -> Figure:
+def arena(matches: Sequence[Match], title: str, alphas: Sequence[float] = (), remark: str = "") -> Figure:
     """The share of the gap closed by every policy in every scenario, a panel for each alpha and feedback."""
-    scores, n_seeds = matches[0].scores, max(len(each.seeds) for each in matches)
+    scores = matches[0].scores
     alphas = alphas or list(dict.fromkeys(score.alpha for score in scores))
     seen = [feedback for feedback in SEEN if matches[0].of(feedback, alphas[0])]
     names = [each.title for each in matches]
     notes = (
         "the share of the gap between uniform play (0%) and the best fixed policy in hindsight (100%); "
         "arrows: beyond the edge",
-        f"bands: 95% confidence over {n_seeds} seeds" if n_seeds > 1 else "",
+        remark,
+        _seeds_note(matches),
     )
     labels = {score.policy: score.label for score in scores}
     panel, head, legend = ROW * len(matches), 0.35, 0.05 + 0.2 * math.ceil(len(labels) / LEGEND_COLUMNS)
-    height = 0.9 + legend + len(alphas) * (panel + head + 0.3)
+    height = 0.9 + legend + (0.17 if remark else 0.0) + len(alphas) * (panel + head + 0.3)
     with figures.page(title, notes, height) as (figure, top):
         left = 0.3 + figures.WIDTH * figures.widest(figure, names)
         width = (figures.WIDTH - left) / len(seen)
@@ -424,6 +426,20 @@ def arena(matches: Sequence[Match], title: str, alphas: Sequence[float] = ()) ->
                 axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=LABEL_SIZE)
             top = bottom - 0.3
     return figure
+
+
+def tuned(matches: Sequence[Match], title: str, alphas: Sequence[float] = ()) -> Figure:
+    """The share of the gap closed by the adaptive policy and by rivals with the best of their settings."""
+    remark = "rivals with the best of their settings in every row, tuned in hindsight on these very seeds"
+    return arena([each.beside_tuned() for each in matches], title, alphas, remark)
+
+
+def _seeds_note(matches: Sequence[Match]) -> str:
+    """What the bands are, with the usual number of seeds and the scenarios that have another; empty for one seed."""
+    counts = Counter(len(each.seeds) for each in matches)
+    usual = max(counts, key=lambda n: counts[n])
+    others = "".join(f"; {each.title}: {len(each.seeds)}" for each in matches if len(each.seeds) != usual)
+    return f"bands: 95% confidence over {usual} seeds{others}" if usual > 1 else ""
 
 
 def _panel(axes: Axes, rows: list[list[Score]]) -> None:

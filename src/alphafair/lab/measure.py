@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from alphafair import metrics, streams
 from alphafair.evaluation.estimates import possible
 from alphafair.groups import Groups
 from alphafair.lab import results
-from alphafair.lab.plan import Contender, Experiment, Generated, short_digest
+from alphafair.lab.plan import Contender, Experiment, Generated, settings_by_policy, short_digest
 from alphafair.lab.runner import Run
 from alphafair.offline import context_reward_totals
 from alphafair.values import Feedback, Interval, Matrix, Stream, Vector
@@ -262,7 +263,28 @@ def match(run: Run, promises: Mapping[str, Vector]) -> results.Match:
         scores=tuple(_score(run, each, alpha) for alpha in experiment.alphas for each in experiment.contenders),
         promises=joint_intervals(promises),
         bound=_bound(experiment),
+        tuned=tuple(
+            _tuned(run, settings, alpha)
+            for alpha in experiment.alphas
+            for settings in settings_by_policy(experiment.tuned).values()
+        ),
     )
+
+
+def _tuned(run: Run, settings: Sequence[Contender], alpha: float) -> results.Tuned:
+    """The best of several settings of one rival, and the lead of the first contender over it.
+
+    The best is that of the largest mean share of the gap, or of the largest value where there is no gap.
+    """
+    measured = [gap_closed_by_seed(run, each, alpha) for each in settings]
+    value = [float((values if closed is None else closed).mean()) for closed, values in measured]
+    at = value.index(max(value))
+    ours, _ = gap_closed_by_seed(run, run.experiment.contenders[0], alpha)
+    theirs = measured[at][0]
+    lead = None if ours is None or theirs is None else confidence_interval(ours - theirs)
+    label, _, setting = settings[at].label.partition(": ")
+    score = replace(_score(run, settings[at], alpha), label=label)
+    return results.Tuned(**vars(score), setting=setting, n_settings=len(settings), lead=lead)
 
 
 def _bound(experiment: Experiment) -> float | None:

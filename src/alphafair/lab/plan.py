@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -19,14 +19,13 @@ import polars as pl
 from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.data.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
-from alphafair.lab.rivals import GuaranteedLearner, OptimisticFrankWolfe, PublishedSign, PublishedStep
+from alphafair.lab.rivals import RIVALS
 from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
 from alphafair.run import accepted, known_settings, simulate, simulate_against
 from alphafair.values import Adversary, Feedback, Matrix, Policy, Stream, Trace, Vector
 
-UNLISTED = (PublishedSign, PublishedStep, OptimisticFrankWolfe, GuaranteedLearner)
-KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in UNLISTED}}
-SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY, SMOKE_RECORDS = 400, 3, 20, 5
+KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in RIVALS}}
+SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY, SMOKE_RECORDS, SMOKE_SETTINGS = 400, 3, 20, 5, 2
 SMOKE_RATINGS = (("n_rounds", SMOKE_ROUNDS), ("n_contexts", 10), ("n_arms", 19))
 SMALLER_MIN_RATINGS = (500, 50)  # where no user has as many ratings as an experiment asks for
 
@@ -81,6 +80,14 @@ class Contender:
         if "learning_rate" in dict(self.settings):
             settings.pop("horizon", None)
         return kind(stream.n_contexts, stream.n_arms, **settings)
+
+
+def settings_by_policy(contenders: Iterable[Contender]) -> dict[str, list[Contender]]:
+    """Contenders by the name of their policy."""
+    found: dict[str, list[Contender]] = {}
+    for each in contenders:
+        found.setdefault(each.policy, []).append(each)
+    return found
 
 
 def _evaluate(value: Any, stream: Stream) -> Any:
@@ -236,7 +243,8 @@ class Experiment:
     """Which rounds, which contenders, which alphas, how many seeds, and how many recorded rounds.
 
     With `optimum` the best fixed policy in hindsight is solved for as well, at every recorded round. `delay` is the
-    number of rounds after which policies see a reward. `in_smoke` says what `Plan.smoke` does with the experiment.
+    number of rounds after which policies see a reward. `tuned` are rivals with several settings each, of which results
+    show the best. `in_smoke` says what `Plan.smoke` does with the experiment.
     """
 
     name: str
@@ -248,6 +256,7 @@ class Experiment:
     n_records: int = 100
     optimum: bool = True
     delay: int | None = None
+    tuned: tuple[Contender, ...] = ()
     in_smoke: Literal["shrink", "keep", "drop"] = "shrink"
 
     @property
@@ -255,6 +264,11 @@ class Experiment:
         """The only alpha."""
         (alpha,) = self.alphas
         return alpha
+
+    @property
+    def players(self) -> tuple[Contender, ...]:
+        """All contenders, with every setting of those that are tuned."""
+        return (*self.contenders, *self.tuned)
 
     def smoke(self) -> Self:
         """The same experiment with few rounds, few seeds and few alphas, which needs no download."""
@@ -269,6 +283,9 @@ class Experiment:
             n_seeds=min(self.n_seeds, SMOKE_SEEDS),
             n_records=min(self.n_records, SMOKE_RECORDS),
             delay=None if self.delay is None else min(self.delay, SMOKE_DELAY),
+            tuned=tuple(
+                each for settings in settings_by_policy(self.tuned).values() for each in settings[:SMOKE_SETTINGS]
+            ),
         )
 
     def seeds(self, contender: Contender) -> tuple[int, ...]:
@@ -280,7 +297,7 @@ class Experiment:
         """Everything that the tables depend on, given the rounds of the first seed."""
         return {
             "rounds": {"kind": type(self.rounds).__name__, **asdict(self.rounds), "first": stream_digest(first)},
-            "contenders": [contender.unlabelled for contender in self.contenders],
+            "contenders": [contender.unlabelled for contender in self.players],
             "alphas": self.alphas,
             "n_seeds": self.n_seeds,
             "n_records": self.n_records,
@@ -299,7 +316,7 @@ class Experiment:
         if isinstance(first, Adversary):
             raise TypeError("an adversary is made anew for every seed")
         tasks: dict[str, Task] = {}
-        for contender in self.contenders:
+        for contender in self.players:
             for alphas in self.alpha_sets(contender):
                 name = f"{contender.key}-{alphas[0]:g}"
                 tasks[name] = ContenderTask(self, contender, alphas, self.seeds(contender), first)
@@ -336,7 +353,7 @@ class SeedTask:
         else:
             given, shared = rounds, benchmarks(source, self.seed, rounds, plan.alphas)
         rows: list[tuple[Any, ...]] = []
-        for contender in plan.contenders:
+        for contender in plan.players:
             for alphas in plan.alpha_sets(contender):
                 policy = contender.make(given, alphas[0])
                 trace, met, _ = Simulation(policy, rounds, self.seed, delay=plan.delay)()

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -286,6 +286,15 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Tuned(Score):
+    """A rival with the best of several settings, picked in hindsight on the very seeds that are reported."""
+
+    setting: str = ""  # the one that was picked
+    n_settings: int = 1
+    lead: Interval | None = None  # of the adaptive policy over it, as a share of the gap, paired by seed
+
+
+@dataclass(frozen=True)
 class Match(OnRounds):
     """All contenders in one scenario of the arena."""
 
@@ -294,6 +303,7 @@ class Match(OnRounds):
     scores: tuple[Score, ...]
     promises: dict[str, Interval]  # leads of the adaptive policy against an adversary that sees the distribution
     bound: float | None = None  # the welfare ratio that no online policy can beat, where it is known
+    tuned: tuple[Tuned, ...] = ()  # one for each rival and alpha
 
     @property
     def alphas(self) -> Floats:
@@ -301,6 +311,19 @@ class Match(OnRounds):
 
     def of(self, feedback: str, alpha: float) -> list[Score]:
         return [score for score in self.scores if (score.feedback, score.alpha) == (feedback, alpha)]
+
+    def tuned_at(self, alpha: float) -> list[Tuned]:
+        return [each for each in self.tuned if each.alpha == alpha]
+
+    def best_tuned(self, alpha: float) -> Tuned | None:
+        """The tuned rival that closes the largest share of the gap; None where there is no gap, or no rival."""
+        ranked = [each for each in self.tuned_at(alpha) if each.gap_closed is not None]
+        return max(ranked, key=lambda each: each.gap_closed.value if each.gap_closed else 0.0, default=None)
+
+    def beside_tuned(self) -> Match:
+        """The first contender with bandit feedback and the tuned rivals, as a match of their own."""
+        first = [self.of("bandit", alpha)[0] for alpha in self.alphas]
+        return replace(self, scores=(*first, *self.tuned))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,17 @@ import polars as pl
 
 from alphafair.code_version import code_digest
 from alphafair.jit import cache_folder, using_mode
-from alphafair.lab.plan import ConstantRewards, Experiment, FromRatings, Generated, Plan, Rounds, Task, short_digest
+from alphafair.lab.plan import (
+    ConstantRewards,
+    Experiment,
+    FromRatings,
+    Generated,
+    Plan,
+    Rounds,
+    Task,
+    settings_by_policy,
+    short_digest,
+)
 from alphafair.pages import atomic_write
 from alphafair.tasks import n_workers, run_tasks
 from alphafair.values import Adversary, Stream
@@ -33,9 +43,12 @@ Progress = Callable[[str, int], Callable[[int], None]]  # called with a title an
 COMPUTING = (  # all code that a table depends on
     "extras.py",
     "tables.py",
-    *(f"{name}/*.py" for name in ("algorithms", "data", "math", "offline", "policy", "streams", "values")),
+    *(
+        f"{name}/*.py"
+        for name in ("algorithms", "data", "lab/rivals", "math", "offline", "policy", "streams", "values")
+    ),
     *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
-    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan", "lab/rivals")),
+    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan")),
 )
 SLOW_TO_COMPILE = ("alpha-fair-adaptive", "fair-cb", "optimum")  # each gets a process of its own
 TINY = Generated("impossibility", (("n_half", 1),))
@@ -166,14 +179,15 @@ def compile_tasks(plan: Plan) -> dict[str, list[Task]]:
         if isinstance(source, Generated) and (source.maker == "adversary" or source.n_clusters is not None):
             tiny = source.smoke()
         tiny_experiment = replace(experiment, rounds=tiny, alphas=experiment.alphas[:1], n_seeds=1, n_records=1)
-        for contender in experiment.contenders:
+        tuned = [settings[0] for settings in settings_by_policy(experiment.tuned).values()]  # all have the same kernels
+        for contender in (*experiment.contenders, *tuned):
             kernels = (contender.key, tiny, experiment.delay is None)
             if kernels not in seen:
                 seen.add(kernels)
-                alone = replace(tiny_experiment, contenders=(contender,))
+                alone = replace(tiny_experiment, contenders=(contender,), tuned=())
                 found.setdefault(contender.policy, []).extend(_tasks(alone))
     curve = replace(
-        plan.experiments[0], rounds=ConstantRewards((1.0, 0.5), 2), n_records=2, optimum=True, contenders=()
+        plan.experiments[0], rounds=ConstantRewards((1.0, 0.5), 2), n_records=2, optimum=True, contenders=(), tuned=()
     )
     final = replace(curve, n_records=1)
     return found | {"optimum": [*_tasks(curve), *_tasks(final)]}

@@ -68,9 +68,9 @@ def climb(slope, x, squared_norms, rewards, part, step):
 
 
 @kernel
-def ascend(slope, x, squared_norms, rewards, step):
-    """x <- projection of x + g/sqrt(S), in place; return the new S."""
-    squared_norms, theta = climb(slope, x, squared_norms, rewards, 1.0, step)
+def ascend(slope, scale, x, squared_norms, rewards, step):
+    """x <- projection of x + g/sqrt(S), in place, with g = scale phi'(R) r; return the new S."""
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, scale, step)
     if not math.isnan(theta):
         settle(step, theta, x)
     return squared_norms
@@ -78,7 +78,7 @@ def ascend(slope, x, squared_norms, rewards, step):
 
 @kernel
 def ascend_on_floors(groups, slope, scale, x, squared_norms, rewards, step, out):
-    """The same on distributions with floors, with g = scale phi'(R) r; write the new x to `out`."""
+    """The same on distributions with floors; write the new x to `out`."""
     squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups) * scale, step)
     if math.isnan(theta):
         for i in range(out.shape[0]):

@@ -7,14 +7,16 @@ if rounds have features. With y = r - om - f the residual (f = 0 without feature
     long, recent, latest    mean y - g in this context: unweighted, and with weights .97 and .8 per later round of it
     age                     mean y - g in contexts of the same age: the octave of their number of rounds
 
-each a shrunken mean, sum/(count + k), with k = 2.5 c/om for the slow ones and .5 c/om for the recent ones. Then
+each a shrunken mean, sum/(count + k), with k = 2.5 s/om for the slow ones and .5 s/om for the recent ones. Then
 
-    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 om c
+    m = clip(om + beta.F, 0, c) ;   beta = (A + lam I)^-1 (b + lam beta0),   lam = 5 s om
     A = .9995 A + sum F F' ;   b = .9995 b + sum F (r - om)     over the arms seen in a round
-    beta0 = (1, 1, 1/2, 1/2, 0), with features (1, 0, 0, 0, 0, 1)
+    beta0 = (1, 1, 1/2, 1/2, 0), with features (0, 0, 0, 0, 0, 1): f has a constant for every arm, which learns g too
 
 Multiplying all rewards by a power of two changes nothing else, as long as c is at least LEAST_REWARD: squares of
 smaller rewards underflow, and until a larger one comes all rewards count as zeros. f is clipped to [-c, c].
+
+The size s of rewards is up to the algorithm: (mean of r^2)/om, which is c if rewards are 0 or c, or c itself.
 
 Symbols: om is `reward_sum`/`seen`, c `largest`, A `gram` (its lower half, row by row), b `moment`, beta `coefficients`,
 F the rows `columns`, f the row `from_features`, m `predicted`. The layout of an algorithm that
@@ -44,18 +46,28 @@ CONTEXTS = positions("long_sum", "long_count", "recent_sum", "recent_count", "la
 SCRATCH = positions("predicted", "scores", "columns[5]", "from_features")
 PARTS = positions("factor[21]")
 
-LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times c/om
+LONG_SHRINK, RECENT_SHRINK = 2.5, 0.5  # times s/om
 RECENT, LATEST = 0.97, 0.8  # factor of earlier rounds per later round of the context
-FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times om c
+FORGET, RIDGE = 0.9995, 5.0  # of the regression; the ridge times s om
 PRIOR = (1.0, 1.0, 0.5, 0.5, 0.0, 0.0)  # beta before anything is learned, without features and with them
-DESCRIBED_PRIOR = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+DESCRIBED_PRIOR = (0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 LEAST_REWARD = 1e-140
+ROUNDING = 1e-9
+PART = "with sums over rewards that the largest one is part of"
 
 
 def start_predictor(memory: Any) -> None:
     """Write the prior of beta to a blank memory."""
     prior = DESCRIBED_PRIOR if memory.settings[SETTINGS.described] > 0.0 else PRIOR
     memory.scalars[SCALARS.coefficients : SCALARS.coefficients + len(prior)] = prior
+
+
+def check_sums(memory: Any) -> str | None:
+    """Return what is wrong with the sum of rewards: the largest one is a part of it."""
+    total, seen, largest = memory.scalars[[SCALARS.reward_sum, SCALARS.seen, SCALARS.largest]].tolist()
+    if min(total, seen, largest) < 0.0:
+        return "finite, with counts of at least 0"
+    return PART if largest > total * (1.0 + ROUNDING) else None
 
 
 @kernel
@@ -100,7 +112,7 @@ def learn_features_of_all(memory, rewards):
 
 
 @kernel
-def predict(memory, context):
+def predict(memory, context, size):
     """Write m to `predicted` and F to `columns`; m = 0 until the first positive reward."""
     arms, rows, scratch, numbers = memory.arms, memory.contexts[context], memory.scratch, memory.scalars
     predicted, f5 = scratch[SCRATCH.predicted], scratch[SCRATCH.from_features]
@@ -118,7 +130,7 @@ def predict(memory, context):
             predicted[i] = 0.0
         return
     mean = numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
-    slow, quick = LONG_SHRINK * largest / mean, RECENT_SHRINK * largest / mean
+    slow, quick = LONG_SHRINK * size / mean, RECENT_SHRINK * size / mean
     age = octave(memory.context_scalars[context, CONTEXT_SCALARS.visits])
     arm_sum, arm_count = arms[ARMS.arm_sum], arms[ARMS.arm_count]
     age_sum, age_count = arms[ARMS.age_sum + age], arms[ARMS.age_count + age]
@@ -216,7 +228,7 @@ def count(memory, reward):
 
 
 @kernel
-def solve(memory):
+def solve(memory, size):
     """beta = (A + lam I)^-1 (b + lam beta0), by Cholesky; nothing until the first positive reward.
 
     In exact arithmetic no pivot is below lam; one that rounding lowers to less than half of it is raised to that.
@@ -226,7 +238,7 @@ def solve(memory):
         return
     n_predictors, gram, moment, coefficients = _n_predictors(memory), SCALARS.gram, SCALARS.moment, SCALARS.coefficients
     prior = DESCRIBED_PRIOR if n_predictors == PREDICTORS else PRIOR
-    ridge = RIDGE * numbers[SCALARS.reward_sum] / numbers[SCALARS.seen] * numbers[SCALARS.largest]
+    ridge = RIDGE * numbers[SCALARS.reward_sum] / numbers[SCALARS.seen] * size
     for k in range(n_predictors):
         row = k * (k + 1) // 2
         for j in range(k + 1):

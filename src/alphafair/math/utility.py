@@ -49,11 +49,16 @@ def account_settings(alpha: float) -> dict[str, float | list[float]]:
 
 def relative_unit(accounts: np.ndarray) -> float:
     """Return the largest power of two that is at most every account."""
-    return math.ldexp(1.0, math.frexp(float(accounts.min()))[1] - 1)
+    return float(relative_units(accounts))
 
 
-def open_accounts(rows: np.ndarray, accounts: float | np.ndarray, alpha: float, unit: float = 1.0) -> None:
-    """Set accounts, with anchors at their values; the last axis of `rows` are arms."""
+def relative_units(accounts: np.ndarray) -> np.ndarray:
+    """The same for every row of accounts."""
+    return np.ldexp(1.0, np.frexp(accounts.min(axis=-1))[1] - 1)
+
+
+def open_accounts(rows: np.ndarray, accounts: float | np.ndarray, alpha: float, unit: float | np.ndarray = 1.0) -> None:
+    """Set accounts, with anchors at their values; the last axis of `rows` are arms. A unit for all, or one per row."""
     slopes = (np.asarray(accounts, dtype=np.float64) / unit) ** -alpha
     rows[ACCOUNT.account] = rows[ACCOUNT.anchor] = accounts
     rows[ACCOUNT.inverse_anchor] = 1.0 / np.asarray(accounts, dtype=np.float64)
@@ -92,10 +97,10 @@ def reopen_relative(memory: Any, unit: int) -> None:
     open_accounts(memory.arms, accounts, memory.settings[SETTINGS.alpha], memory.scalars[unit])
 
 
-def check_slopes(accounts: np.ndarray, slopes: np.ndarray, alpha: float, unit: float = 1.0) -> str | None:
+def check_slopes(accounts: np.ndarray, slopes: np.ndarray, alpha: float, unit: float | np.ndarray = 1.0) -> str | None:
     """Return an error for slopes that do not belong to the accounts (of another alpha, or damaged); else None."""
-    least = 0.0 if unit == 1.0 else 1e-300  # a rich account may have a relative slope of 0
-    sound = (accounts > 0.0).all() and unit > 0.0
+    least = 0.0 if np.all(unit == 1.0) else 1e-300  # a rich account may have a relative slope of 0
+    sound = (accounts > 0.0).all() and np.all(unit > 0.0)
     if sound and np.allclose(slopes, (accounts / unit) ** -alpha, rtol=1e-9, atol=least):
         return None
     return f"accounts with the slopes of alpha {alpha}"

@@ -5,7 +5,7 @@ levels y_i = R_i/s_i and w_i = s_i y_i^(-alpha), any x >= 0 with rows that sum t
 
     W <= W(OPT) <= W (1 + gap/money),   money = sum_i w_i y_i ,   gap = sum_j (max_i V_ji w_i - sum_i x_ji V_ji w_i)
 
-where V = W_ji/s_i: Theorem B of docs/theory.md. Four things differ from `hindsight`:
+where V = W_ji/s_i: Theorem B of docs/theory.md. Five things differ from `hindsight`:
 
 - Only the size of w relative to the poorest arm matters, so levels are divided by a unit. At alpha = 64 an account of
   10^5 has w = 10^-320.
@@ -13,6 +13,8 @@ where V = W_ji/s_i: Theorem B of docs/theory.md. Four things differ from `hindsi
 - Arms without any reward are left out; at a large alpha one of them would make every other price vanish.
 - Above alpha = 5 the exponent doubles from 2. Each solution starts from the prices of the last, those of alpha = 1 at
   first: at the prices of a large alpha only the poorest arm counts.
+- Above alpha = 64, and where this fails, Newton's method is applied to the dual, which stays well conditioned as alpha
+  grows: see `_dual`. It takes longer.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from alphafair.math.welfare import welfare
 from alphafair.offline import hindsight
 from alphafair.offline.hindsight import EPSILON
 from alphafair.offline.interior_point import eliminate, follow
@@ -29,11 +32,10 @@ from alphafair.values.arrays import Matrix, Vector
 
 SCREENED = 2.0  # up to this alpha `hindsight.solve` is used: it decides most contexts by their prices
 DIRECT = 5.0  # up to this alpha the exponent does not have to grow in stages
-PROVEN = 64.0  # above this alpha stages may fail to reach the tolerance, and max-min is tried as well
-MOST_STAGED = 2.0**14  # above this alpha only max-min is tried
+STAGED = 64.0  # up to this alpha stages are tried before the dual
 STAGE = 1e-2  # the gap at which a stage ends
-MOST_STEPS = 100  # of max-min
-REACH = 0.995  # of the way to the boundary that a step of max-min may go
+MOST_STEPS = 100  # of the dual
+REACH = 0.995  # of the way to the boundary that a step of the dual may go
 
 
 class Solution(NamedTuple):
@@ -56,11 +58,11 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
     unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
     totals, base = totals / unit, base / unit
     with np.errstate(all="ignore"):  # only certified points are kept
-        if alpha == math.inf:
-            x, levels, gap, steps = _max_min(totals, base, tolerance)
-        else:
-            maximise = _screened if alpha <= SCREENED else _in_stages
-            x, levels, gap, steps = maximise(totals, base, s, alpha, tolerance)
+        maximise = _screened if alpha <= SCREENED else _in_stages if alpha <= STAGED else _dual
+        found = maximise(totals, base, s, alpha, tolerance)
+        if alpha <= STAGED and found.welfare_gap > tolerance:
+            found = min(found, _dual(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
+    x, levels, gap, steps = found
     shares[rows] = 0.0
     shares[paid] = x
     accounts[arms] = levels * unit * s
@@ -79,7 +81,7 @@ def _in_stages(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance:
     best = _certified(totals, base, s, alpha, np.full((m, n), 1.0 / n))
     levels, n_entries, steps = best.accounts, np.count_nonzero(totals), 0
     prices, doubt = s / levels, 1.0
-    for exponent in _exponents(alpha) if alpha <= MOST_STAGED else ():
+    for exponent in _exponents(alpha):
         # a unit in which the mean logarithm of s y^(-exponent)/w is 0
         unit = math.exp(float((np.log(prices / s) + exponent * np.log(levels)).mean()) / exponent)
         aim = max(0.1 * tolerance, 1e-14) if exponent == alpha else STAGE
@@ -91,16 +93,7 @@ def _in_stages(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance:
         found = _certified(totals, base, s, alpha, x / x.sum(axis=1, keepdims=True))
         best = min(best, found, key=lambda solution: solution.welfare_gap)
         levels, doubt = found.accounts, 0.1
-    if alpha > PROVEN and best.welfare_gap > tolerance:
-        best = min(best, _near_max_min(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
     return best._replace(steps=steps)
-
-
-def _near_max_min(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: float) -> Solution:
-    """Return the max-min solution with its gap at alpha: min y <= W(y) <= (s_least/S)^(-1/(alpha-1)) min y."""
-    found = _max_min(totals, base, tolerance)
-    spread = -math.log(float(s.min() / s.sum())) / (alpha - 1.0)
-    return found._replace(welfare_gap=math.expm1(math.log1p(found.welfare_gap) + spread))
 
 
 def _exponents(alpha: float) -> list[float]:
@@ -117,63 +110,76 @@ def _certified(totals: Matrix, base: Vector, s: Vector, alpha: float, x: Matrix)
     return Solution(x, levels, float(gap / money), 0)
 
 
-def _max_min(totals: Matrix, base: Vector, tolerance: float) -> Solution:
-    """Maximise t subject to R_i = R_i(0) + sum_j W_ji x_ji >= t, by Mehrotra's predictor-corrector; R are levels.
+def _dual(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: float) -> Solution:
+    """Maximise the welfare of levels y_i = y_i(0) + sum_j W_ji x_ji through the dual, for alpha > 1, inf included.
 
-    With y = R - t >= 0, prices w and a multiplier mu per context, optimality needs
+    Let q = s/sum s. By Theorem B any prices w > 0 prove
 
-        y_i w_i = 0 ,   sum_i w_i = 1 ,   z_ji = mu_j - W_ji w_i >= 0 ,   x_ji z_ji = 0 ,   sum_i x_ji = 1
+        W(OPT) <= A(w) G(w)^(-alpha/(alpha-1)) ,   A = sum_i w_i y_i(0) + sum_j max_i W_ji w_i ,   G = sum_i w_i g_i
 
-    This is the system of `interior_point` with y/w in place of R/(alpha w), and one more unknown, t. With d = x/z and
+    with g_i = (q_i/w_i)^(1/alpha). The best proof minimises A subject to G = 1. G is nearly linear if alpha is large,
+    and linear for max-min (g = 1), so the dual is nearly a linear program, while the primal has slopes y^(-alpha).
+    Optimality needs a multiplier mu per context, t of G and u of w >= 0:
+
+        y_i = t g_i + u_i ,  u_i w_i = 0 ,  G(w) = 1 ,  z_ji = mu_j - W_ji w_i >= 0 ,  x_ji z_ji = 0 ,  sum_i x_ji = 1
+
+    (u is 0 at the optimum unless alpha is inf. On the way it lets the price of a rich arm, whose exact value may be
+    10^-300, be any number that is too small to matter.) Mehrotra's predictor-corrector solves the system of
+    `interior_point` with u/w + t g/(alpha w) in place of R/(alpha w), and one more unknown, t. With d = x/z and
     D_j = sum_i d_ji, after the contexts are eliminated its matrix is
 
-        [ sum_j W^2 d + y/w - (W d)'(W d)/D   -1 ]
-        [                1'                    0 ]
-
-    Any w > 0 proves min_i R*_i <= (sum_i w_i R_i(0) + sum_j max_i W_ji w_i)/sum_i w_i.
+        [ sum_j W^2 d + u/w + t g/(alpha w) - (W d)'(W d)/D   -g ]
+        [               (1 - 1/alpha) g'                       0 ]
     """
-    m, n = totals.shape
-    x, w = np.full((m, n), 1.0 / n), np.full(n, 1.0 / n)
-    y = base + totals.sum(axis=0) / n
-    y -= 0.9 * y.min()
-    best = totals.max(axis=1) / n
-    z = (best + np.maximum(1e-3 * best, y @ w))[:, None] - totals * w
+    (m, n), root = totals.shape, 1.0 / alpha
+    x, q = np.full((m, n), 1.0 / n), s / s.sum()
+    w, g, levels = q.copy(), np.ones(n), base + totals.sum(axis=0) / n
+    t = 0.9 * float(levels.min())
+    u = levels - t
+    best = (totals * w).max(axis=1)
+    z = (best + np.maximum(1e-3 * best, u @ w))[:, None] - totals * w
     flow, inverse, zeros = np.empty((m, n)), np.empty(m), np.zeros((m, n))
     bordered = np.zeros((n + 1, n + 1))
-    bordered[:n, n], bordered[n, :n] = -1.0, 1.0
 
-    def move(x_target: Matrix, y_target: Vector) -> tuple[Matrix, Vector, Matrix, Vector]:
-        """Return the steps of x, y, z and w to x z = x_target z and y w = y_target w."""
+    def move(x_target: Matrix, u_target: Vector) -> tuple[Matrix, Vector, Matrix, Vector, float]:
+        """Return the steps of x, u, z, w and t to x z = x_target z and u w = u_target w."""
         by_context = (x_target.sum(axis=1) - 1.0) * inverse
-        by_arm = y_target - y + (totals * (x - x_target)).sum(axis=0) + np.einsum("ji,j->i", flow, by_context)
-        dw = np.linalg.solve(bordered, np.append(by_arm, 1.0 - w.sum()))[:n]
-        dz = (by_context + np.einsum("ji,i->j", flow, dw) * inverse)[:, None] - totals * dw
-        return x_target - x * (1.0 + dz / z), y_target - y * (1.0 + dw / w), dz, dw
+        by_arm = u_target + t * g - levels + (totals * (x - x_target)).sum(axis=0) + by_context @ flow
+        steps = np.linalg.solve(bordered, np.append(by_arm, 1.0 - w @ g))
+        dw, dt = steps[:n], float(steps[n])
+        dz = (by_context + (flow @ dw) * inverse)[:, None] - totals * dw
+        return x_target - x * (1.0 + dz / z), u_target - u * (1.0 + dw / w), dz, dw, dt
 
-    solution, least, bound, step = x, 0.0, math.inf, 0
+    solution, reached, bound, step = x, 0.0, math.inf, 0
     while True:
         feasible = x / x.sum(axis=1, keepdims=True)
-        low = float((base + (totals * feasible).sum(axis=0)).min())
-        if low > least:
-            solution, least = feasible, low
-        bound = min(bound, float(base @ w + (totals * w).max(axis=1).sum()) / float(w.sum()))
-        if bound <= (1.0 + 0.5 * tolerance) * least or step == MOST_STEPS:
+        achieved = float(welfare(base + (totals * feasible).sum(axis=0), q, alpha))
+        if achieved > reached:
+            solution, reached = feasible, achieved
+        most = float(base @ w + (totals * w).max(axis=1).sum())
+        bound = min(bound, most * float(w @ g) ** (-1.0 / (1.0 - root)))
+        if bound <= (1.0 + 0.5 * tolerance) * reached or step == MOST_STEPS:
             break
         step += 1
-        matrix = np.zeros((n, n))
-        eliminate(totals, x, z, False, zeros[:, 0], y / w, flow, inverse, matrix)
+        matrix, levels = np.zeros((n, n)), base + (totals * x).sum(axis=0)
+        eliminate(totals, x, z, False, zeros[:, 0], (u + root * t * g) / w, flow, inverse, matrix)
         bordered[:n, :n] = np.triu(matrix) + np.triu(matrix, 1).T
-        dx, dy, dz, dw = move(zeros, zeros[0])
-        primal, dual = _longest(1.0, (x, dx), (y, dy)), _longest(1.0, (z, dz), (w, dw))
-        products = float((x * z).sum() + y @ w)
-        left = float(((x + primal * dx) * (z + dual * dz)).sum() + (y + primal * dy) @ (w + dual * dw))
-        target = (left / products) ** 3 * products / (m * n + n)
-        dx, dy, dz, dw = move((target - dx * dz) / z, (target - dy * dw) / w)
-        primal, dual = _longest(REACH, (x, dx), (y, dy)), _longest(REACH, (z, dz), (w, dw))
-        x, y, z, w = x + primal * dx, y + primal * dy, z + dual * dz, w + dual * dw
-        if not (x.min() > 0.0 and y.min() > 0.0 and z.min() > 0.0 and w.min() > 0.0):  # rounding, or not a number
+        bordered[:n, n], bordered[n, :n] = -g, (1.0 - root) * g
+        try:
+            dx, du, dz, dw, _ = move(zeros, zeros[0])
+            primal, dual = _longest(1.0, (x, dx), (u, du)), _longest(1.0, (z, dz), (w, dw))
+            products = float((x * z).sum() + u @ w)
+            left = float(((x + primal * dx) * (z + dual * dz)).sum() + (u + primal * du) @ (w + dual * dw))
+            target = (left / products) ** 3 * products / (m * n + n)
+            dx, du, dz, dw, dt = move((target - dx * dz) / z, (target - du * dw) / w)
+        except np.linalg.LinAlgError:  # singular to the last digit
             break
-    gap = max(0.0, bound / least - 1.0) + (64.0 + m + n) * EPSILON
+        primal, dual = _longest(REACH, (x, dx), (u, du)), _longest(REACH, (z, dz), (w, dw))
+        x, u, t, z, w = x + primal * dx, u + primal * du, t + primal * dt, z + dual * dz, w + dual * dw
+        g = (q / w) ** root
+        if not (x.min() > 0.0 and u.min() > 0.0 and z.min() > 0.0 and w.min() > 0.0):  # rounding, or not a number
+            break
+    gap = max(0.0, bound / reached - 1.0) + (64.0 + m + n) * EPSILON
     return Solution(solution, base + (totals * solution).sum(axis=0), gap, step)
 
 

@@ -34,6 +34,7 @@ from alphafair.policy.memory import (
     RandomNumbers,
     Regressors,
     check_kind,
+    check_state,
     checked_state,
     settings_vector,
 )
@@ -106,6 +107,11 @@ class BasePolicy(Policy):
         """Raise if the settings do not allow `n_live` live arms."""
         if self._groups is not None:
             self._groups.groups.check_floor(n_live)
+
+    @classmethod
+    def _of_this_version(cls, state: State) -> State:
+        """Return a snapshot of an older version as this one would have written it, where that is possible."""
+        return state
 
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         """Return the settings for `n_contexts` contexts."""
@@ -581,7 +587,7 @@ class BasePolicy(Policy):
         """
         if "alpha" not in self.settings:
             raise InvalidArgument("alpha", f"left unset: {self.name} has no alpha", alpha, "Use a policy with alpha.")
-        alpha = self._checked_alpha(alpha)
+        alpha = validate.alpha(alpha)
         with self._lock:
             before = self._on_welfare()
             self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
@@ -592,10 +598,6 @@ class BasePolicy(Policy):
                 if self._algorithm.alpha_changed is not None:
                     self._algorithm.alpha_changed(self._learned.memory)
             self._memory_changed()
-
-    def _checked_alpha(self, alpha: Any) -> float:
-        """Check an alpha of this policy."""
-        return validate.alpha(alpha)
 
     def _change_algorithm(self) -> None:
         """Move what was learned to the algorithm of the current alpha, which is on the other side of 1."""
@@ -792,6 +794,8 @@ class BasePolicy(Policy):
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot of a policy of the same class and settings."""
+        check_state(state)
+        state = self._of_this_version(state)
         check_kind(state, self.name, self._version)
         n_contexts, live = checked_state(state, self.settings)
         self._learned.check_names(state, n_contexts)

@@ -1,5 +1,7 @@
 """Access control: which key may send which request, and how often.
 
+A request has its key in `Authorization`, or is made by a browser that has signed in with one: see `sessions`.
+
 Without keys the service is for this machine only. Web pages can send requests to this machine too, so a request with
 a foreign `Origin`, a foreign `Host` (DNS rebinding) or, for links and images, a foreign `Sec-Fetch-Site` is rejected.
 """
@@ -12,6 +14,7 @@ from functools import lru_cache
 
 from alphafair.service.errors import failure
 from alphafair.service.keys import LOCAL, ROLES, Caller, Keyring, Role
+from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change
 
 GET_ANOTHER_KEY = "Ask the operator of the service for another key."
 CREATE_A_KEY = "Create a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."
@@ -26,18 +29,26 @@ class Access:
     def __init__(
         self, keyring: Keyring, *, rate: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.keyring, self.rate, self._clock = keyring, rate, clock
+        self.keyring, self.sessions, self.rate, self._clock = keyring, Sessions(), rate, clock
         self._next_due: dict[str, float] = {}  # by caller
 
     def admit(
-        self, headers: Mapping[bytes, bytes], address: str, role: Role | None, experiment: str | None = None
+        self,
+        headers: Mapping[bytes, bytes],
+        address: str,
+        role: Role | None,
+        experiment: str | None = None,
+        method: str = "GET",
+        *,
+        counted: bool = True,
     ) -> Caller | None:
         """Return the caller of a request, or raise the failure that it gets.
 
         `role` is what the route needs. If it is None, the route is open to everybody: a caller without a key is None.
+        A request that is not `counted` does not count for the caller's rate.
         """
         if self.keyring.any_created:
-            caller = self._owner_of_key(headers)
+            caller = self._owner(headers, role, method)
             if caller is None:
                 if role is None:
                     return None
@@ -53,17 +64,37 @@ class Access:
         else:
             _check_local(headers.get(b"host", b"localhost"), headers.get(b"origin"), headers.get(b"sec-fetch-site"))
             caller = Caller(address, LOCAL, "admin")
-        if self.rate is not None:
+        if self.rate is not None and counted:
             self._count(caller.id, self.rate)
         return caller
+
+    def _owner(self, headers: Mapping[bytes, bytes], role: Role | None, method: str) -> Caller | None:
+        """Return the owner of the key, or of the session, that a request has."""
+        if b"authorization" in headers or b"cookie" not in headers:
+            return self._owner_of_key(headers)
+        session = self.sessions.find(headers)
+        if session is None:
+            return None
+        if method not in SAFE_METHODS and not may_change(session, headers):
+            if role is None:
+                return None
+            message = "The request has the cookie of a session, but was not made by the page of this service."
+            repair = "Send the header X-Alphafair-CSRF of /session.json, or a key as `Authorization: Bearer ...`."
+            raise failure(403, "cross_site", message, repair=repair)
+        self._check_up_to_date()
+        return self.keyring.caller(session.key_id)
 
     def _owner_of_key(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         caller = self.keyring.find(token.strip()) if scheme.lower() == "bearer" else None
-        if caller is not None and not self.keyring.up_to_date:
+        if caller is not None:
+            self._check_up_to_date()
+        return caller
+
+    def _check_up_to_date(self) -> None:
+        if not self.keyring.up_to_date:
             message = "The keys cannot be read from the database, so no key is accepted."
             raise failure(503, "keys_unreadable", message, repair="Send the request again later.", retry_after="1")
-        return caller
 
     def _count(self, caller: str, rate: float) -> None:
         now = self._clock()

@@ -273,9 +273,26 @@ class _Calls(_Settings):
         """Use another alpha from now on: a number from 0 to inf."""
         return self._change(name, timeout, alpha=_alpha(alpha))
 
-    def new_period(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
-        """Start a period now: of what arms have earned, the experiment's `carry` counts from here on."""
-        return self._change(name, timeout, new_period=True)
+    def new_period(
+        self, name: str, *, carry: float | None = None, timeout: float | None = None
+    ) -> Call[ExperimentAnswer]:
+        """Start a period now: of what arms have earned, the part `carry` counts from here on."""
+        return self._change(name, timeout, new_period=True, **({} if carry is None else {"carry": carry}))
+
+    def set_period(
+        self,
+        name: str,
+        period: str | float | None,
+        *,
+        period_start: str | datetime | None = None,
+        carry: float | None = None,
+        timeout: float | None = None,
+    ) -> Call[ExperimentAnswer]:
+        """Let periods end by another calendar from now on; None: by `new_period` alone. What is left out stays."""
+        start = period_start.isoformat() if isinstance(period_start, datetime) else period_start
+        options = {"period_start": start, "carry": carry}
+        given = {key: value for key, value in options.items() if value is not None}
+        return self._change(name, timeout, period=period, **given)
 
     def pause(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """Reject decisions until `resume`; rewards are still accepted."""
@@ -376,6 +393,7 @@ class Client(_Settings):
     unmask_arm = _blocking(_Calls.unmask_arm)
     set_alpha = _blocking(_Calls.set_alpha)
     new_period = _blocking(_Calls.new_period)
+    set_period = _blocking(_Calls.set_period)
     pause = _blocking(_Calls.pause)
     resume = _blocking(_Calls.resume)
     rollback = _blocking(_Calls.rollback)
@@ -437,6 +455,7 @@ class AsyncClient(_Settings):
     unmask_arm = _awaited(_Calls.unmask_arm)
     set_alpha = _awaited(_Calls.set_alpha)
     new_period = _awaited(_Calls.new_period)
+    set_period = _awaited(_Calls.set_period)
     pause = _awaited(_Calls.pause)
     resume = _awaited(_Calls.resume)
     rollback = _awaited(_Calls.rollback)

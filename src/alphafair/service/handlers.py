@@ -63,6 +63,12 @@ if TYPE_CHECKING:
     from alphafair.service.service import Service
 
 MAX_FULL_ERRORS = 10  # of a batch; the others are short, so that the answer is not much longer than the request
+CHANGE_OPTIONS = {  # fields of `Change` that are no change of their own, and the changes that they go with
+    "group": ("add_arm",),
+    "entitlement": ("add_arm",),
+    "period_start": ("period",),
+    "carry": ("period", "new_period"),
+}
 CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment.__struct_fields__}
 
 
@@ -148,12 +154,12 @@ async def create(service: Service, request: Request, body: NewExperiment) -> Exp
     for name in settings.keys() & CREATE_ARGUMENTS:
         repair = f"Send it as {name!r}." if name in body.__struct_fields__ else "Leave it out."
         raise InvalidArgument(f"settings.{name}", "a setting of the policy", settings[name], repair)
-    check_sees(_caller(request), body.name)
+    check_sees(caller_of(request), body.name)
     return await _change(service, request, body.name, lambda: service.engine.create(**arguments, **settings))
 
 
 async def experiments(service: Service, request: Request) -> Experiments:
-    caller = _caller(request)
+    caller = caller_of(request)
     return Experiments([name for name in await asyncio.to_thread(service.engine.experiments) if caller.sees(name)])
 
 
@@ -163,19 +169,19 @@ async def experiment(service: Service, request: Request, name: str) -> Experimen
 
 async def change(service: Service, request: Request, name: str, body: Change) -> ExperimentAnswer:
     given = {name: value for name, value in structs.asdict(body).items() if value is not UNSET}
-    options = {name: given.pop(name) for name in ("group", "entitlement") if name in given}
-    if len(given) != 1 or (options and "add_arm" not in given):
+    options = {name: given.pop(name) for name in CHANGE_OPTIONS if name in given}
+    kind, value = next(iter(given.items()), ("", None))
+    if len(given) != 1 or any(kind not in CHANGE_OPTIONS[option] for option in options):
         got = sorted({*given, *options})
         raise InvalidArgument("the body", "an object with exactly one change", got, "Send one change at a time.")
-    ((kind, value),) = given.items()
     engine = service.engine
     if kind == "paused":
         return await _change(service, request, name, lambda: (engine.pause if value else engine.resume)(name))
     if kind == "new_period":
         if not value:
             raise InvalidArgument("new_period", "true", value, "Leave it out, or send true to start a period now.")
-        return await _change(service, request, name, lambda: engine.new_period(name))
-    method = engine.set_alpha if kind == "alpha" else getattr(engine, kind)
+        return await _change(service, request, name, lambda: engine.new_period(name, **options))
+    method = getattr(engine, f"set_{kind}" if kind in ("alpha", "period") else kind)
     return await _change(service, request, name, lambda: method(name, value, **options))
 
 
@@ -196,7 +202,7 @@ async def log(service: Service, request: Request, name: str, query: LogQuery) ->
 
 async def _change(service: Service, request: Request, name: str, act: Callable[[], None]) -> ExperimentAnswer:
     """Change an experiment between two commits, in the caller's name, and describe it."""
-    author = _caller(request).recorded_as
+    author = caller_of(request).recorded_as
 
     def work() -> ExperimentAnswer:
         with service.engine.acting_as(author):
@@ -214,7 +220,11 @@ def _attachment(name: str, format: str) -> str:
 
 
 def _described(engine: Engine, name: str) -> ExperimentAnswer:
-    status = engine.experiment(name)
+    return described(engine.experiment(name))
+
+
+def described(status: Status) -> ExperimentAnswer:
+    """The current state of an experiment as a message."""
     known = {**vars(status), **fairness(status)}
     if status.alpha is not None:
         known["alpha"] = json_alpha(status.alpha)
@@ -274,7 +284,7 @@ async def revoke_key(service: Service, request: Request, id: str) -> KeyAnswer:
 
 def _key_manager(request: Request) -> str:
     """The caller as the author of a change of keys; rejected if its own key is limited."""
-    caller = _caller(request)
+    caller = caller_of(request)
     check_unlimited(caller)
     return caller.recorded_as
 
@@ -320,7 +330,7 @@ async def ready(service: Service, request: Request) -> Response:
 
 
 async def prometheus(service: Service, request: Request) -> Response:
-    page = await asyncio.to_thread(service.measures.page, _caller(request))
+    page = await asyncio.to_thread(service.measures.page, caller_of(request))
     return Response(200, page, content_type=b"text/plain; charset=utf-8")
 
 
@@ -333,7 +343,7 @@ async def docs(service: Service, request: Request) -> Response:
     return Response(200, service.documents.page, policy, b"text/html; charset=utf-8")
 
 
-def _caller(request: Request) -> Caller:
+def caller_of(request: Request) -> Caller:
     """The caller of a route that needs a role."""
     if request.caller is None:
         raise TypeError("a route that is open to everybody has no caller")

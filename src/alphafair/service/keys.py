@@ -195,6 +195,11 @@ class Keyring:
         same = hmac.compare_digest(_hash(secret), b"" if key is None else key.hash)
         return caller if key is not None and same and prefix == "af" and key.valid_at(_now()) else None
 
+    def caller(self, id: str) -> Caller | None:
+        """The caller that a key's id belongs to; None if the key is no longer valid."""
+        key, caller = self._live.get(id, (None, None))
+        return caller if key is not None and key.valid_at(_now()) else None
+
     def close(self) -> None:
         self._closed.set()
         self._changing.shutdown()

@@ -53,6 +53,14 @@ PeriodStart = Annotated[str, Meta(description="When a period starts, in ISO 8601
 Carry = Annotated[
     float, Meta(ge=0.0, le=1.0, description="The part of what was earned that counts in the next period. Default: 0.5.")
 ]
+NextPeriod = Annotated[
+    float | str,
+    Meta(description="Later periods, in seconds or as 7d. null: they end by new_period alone."),
+]
+NextPeriodStart = Annotated[
+    str, Meta(description="When a period starts, in ISO 8601. Default: as before if the length stays, else now.")
+]
+NextCarry = Annotated[float, Meta(ge=0.0, le=1.0, description="The carry of later periods, or of this new_period.")]
 Setting = bool | int | float | str
 
 
@@ -137,7 +145,11 @@ class NewExperiment(Body):
 
 
 class Change(Body):
-    """One change of a running experiment: exactly one field, but `group` and `entitlement` go with `add_arm`."""
+    """One change of a running experiment: exactly one field.
+
+    But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or
+    `new_period`.
+    """
 
     alpha: Alpha | UnsetType = UNSET
     add_arm: Annotated[Label, Meta(description="Add this arm.")] | UnsetType = UNSET
@@ -149,6 +161,9 @@ class Change(Body):
     paused: Annotated[bool, Meta(description="Reject decisions, or accept them again.")] | UnsetType = UNSET
     rollback: Position | UnsetType = UNSET
     new_period: Annotated[bool, Meta(description="True: start a period now.")] | UnsetType = UNSET
+    period: NextPeriod | UnsetType | None = UNSET
+    period_start: NextPeriodStart | UnsetType = UNSET
+    carry: NextCarry | UnsetType = UNSET
 
 
 class NewKey(Body):
@@ -253,8 +268,9 @@ class ExperimentAnswer(Struct):
     `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed
     by a rollback) and `pending` (waiting for a reward or an activation).
 
-    `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the
-    rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the
+    `position` is that of the last event in the log, which a rollback takes: of the file, or of the experiment in a
+    database. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus
+    the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the
     accounts, which `alpha` maximizes. `alpha` is a number or the string "inf". `alpha_performance` is null where it is
     not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the
     policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty
@@ -281,6 +297,7 @@ class ExperimentAnswer(Struct):
     lapsed: int
     rolled_back: int
     pending: int
+    position: int
     pulls: dict[str, int]
     cumulative_rewards: dict[str, float]
     accounts: dict[str, float]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 DELAYS = (0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
+SMOOTHING = 0.2  # the weight of the last commit
 BATCH_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
 
@@ -35,6 +36,7 @@ class Measures:
         self._service = service
         self.requests: Counter[tuple[str, int]] = Counter()  # by route and status
         self.times: dict[str, list[float]] = {}  # by route: how many in each bucket, and the sum
+        self.commit_seconds = 0.0  # how long the disk takes, smoothed
         self.unlogged = 0
         self.closed = dict.fromkeys(REASONS, 0)  # connections, by reason
         self.registry = CollectorRegistry()
@@ -68,6 +70,7 @@ class Measures:
         """Count a batch of commands, and the delays of its rewards, which are removed from the list."""
         self._batches.observe(size)
         self._commits.observe(seconds)
+        self.commit_seconds += SMOOTHING * (self._service.engine.last_commit_seconds - self.commit_seconds)
         if delays:  # thousands at a time: vectorised
             with self._counting:  # several experiments may be written at a time
                 values = np.array(delays)

@@ -56,7 +56,8 @@ class Documents:
 
 def message_types() -> list[type]:
     """The JSON forms of all bodies and answers in the table, each once."""
-    found = [kind for route in ROUTES for kind in (route.body, route.answer, *route.other_answers.values())]
+    described = [route for route in ROUTES if route.in_api]
+    found = [kind for route in described for kind in (route.body, route.answer, *route.other_answers.values())]
     types = [JSON_FORMS.get(kind, kind) for kind in (*found, ErrorAnswer) if isinstance(kind, type)]
     return [kind for kind in dict.fromkeys(types) if issubclass(kind, Struct)]
 
@@ -71,7 +72,7 @@ def openapi(root_path: str = "") -> dict[str, Any]:
     """The routes in the form of OpenAPI 3.1."""
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
-        if route.answer != "text/html; charset=utf-8":  # pages for people
+        if route.in_api:
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from alphafair.engine.requests import Outcome, Receipt
 from alphafair.service import handlers
+from alphafair.service import page_handlers as pages
 from alphafair.service.errors import Failure
 from alphafair.service.keys import Role
 from alphafair.service.messages import (
@@ -44,8 +45,22 @@ from alphafair.service.messages import (
     RewardRequest,
     Rotation,
 )
+from alphafair.service.page_messages import (
+    ContextsAnswer,
+    ContextsQuery,
+    DecisionAnswer,
+    DecisionQuery,
+    IndexAnswer,
+    LiveAnswer,
+    LogAnswer,
+    LogPageQuery,
+    SessionAnswer,
+    SignIn,
+    WhatIfAnswer,
+    WhatIfQuery,
+)
 
-PARAMETERS = {"name": "The name of an experiment.", "id": "The id of a key: the part after af_."}
+PARAMETERS = {"name": "The name of an experiment.", "id": "The id of a key: the part after af_.", "file": "A path."}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +81,9 @@ class Route:
     other_answers: Mapping[int, type] = field(default_factory=dict)  # besides those in `errors`
     busy: bool = False  # logged only with --log-requests, unless it fails
     repeatable: bool = True  # whether sending it twice has the effect of sending it once
+    is_page: bool = False  # HTML of the page: strangers are sent to where they can sign in
+    in_api: bool = True  # whether programs may want it: described by OpenAPI
+    uncounted: bool = False  # by the limit of requests per second: a page asks for many files at once
 
     @cached_property
     def decode(self) -> Callable[[bytes | bytearray], Any]:
@@ -84,12 +102,14 @@ class Route:
             if each.required and each.name not in given:
                 message = f"The query must have the parameter {each.name!r}."
                 raise Failure(400, Problem("bad_request", message, each.name, "See /docs for the expected format."))
-        return msgspec.convert(given, self.query)
+        filled = {name: value for name, value in given.items() if value}  # an empty parameter has its default
+        filled |= {each.name: given[each.name] for each in fields if each.required}
+        return msgspec.convert(filled, self.query, strict=False)  # numbers arrive as strings
 
     @property
     def parameters(self) -> list[str]:
         """The names in braces in the path."""
-        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+        return [part.strip("{}.") for part in self.path.split("/") if part.startswith("{")]
 
     @property
     def errors(self) -> list[int]:
@@ -100,6 +120,8 @@ class Route:
 
 # fmt: off
 _EXPERIMENTS, _DECISIONS, _KEYS, _SERVICE = "experiments", "decisions and rewards", "keys", "the service"
+_PAGE, _HTML, _EVENTS = "the page", "text/html; charset=utf-8", "text/event-stream"
+_SHELL: dict[str, Any] = {"is_page": True, "in_api": False}
 
 LIST = Route("GET", "/v1/experiments", "read", handlers.experiments, _EXPERIMENTS,
     "List the names of the experiments that the key may see.", Experiments)
@@ -157,7 +179,47 @@ METRICS = Route("GET", "/metrics", "metrics", handlers.prometheus, _SERVICE,
 OPENAPI = Route("GET", "/openapi.json", "read", handlers.openapi, _SERVICE,
     "Describe the routes for programs.", dict)
 DOCS = Route("GET", "/docs", "read", handlers.docs, _SERVICE,
-    "Describe the routes for people.", "text/html; charset=utf-8")
+    "Describe the routes for people.", "text/html; charset=utf-8", in_api=False)
+
+INDEX_PAGE = Route("GET", "/", "read", pages.page, _PAGE, "Show all experiments.", _HTML, **_SHELL)
+LIVE_PAGE = Route("GET", "/experiments/{name}/live", "read", pages.experiment_page, _PAGE,
+    "Show one experiment: charts, shares, contexts, delays, changes.", _HTML, **_SHELL)
+WHAT_IF_PAGE = Route("GET", "/experiments/{name}/what-if", "read", pages.experiment_page, _PAGE,
+    "Show what another alpha would have earned.", _HTML, **_SHELL)
+LOG_PAGE = Route("GET", "/experiments/{name}/log", "log", pages.experiment_page, _PAGE,
+    "Show decisions, the newest first.", _HTML, **_SHELL)
+DECISION_PAGE = Route("GET", "/experiments/{name}/decision", "log", pages.experiment_page, _PAGE,
+    "Show the story of one decision; its id is in the query.", _HTML, **_SHELL)
+KEYS_PAGE = Route("GET", "/keys", "admin", pages.page, _PAGE, "Show the keys.", _HTML, **_SHELL)
+SIGN_IN_PAGE = Route("GET", "/sign-in", None, pages.page, _PAGE, "Sign in with a key.", _HTML,
+    **_SHELL, uncounted=True)
+STATIC = Route("GET", "/static/{file...}", None, pages.static_file, _PAGE,
+    "Load a file of the page.", "application/octet-stream", in_api=False, busy=True, uncounted=True)
+SESSION = Route("GET", "/session.json", None, pages.session, _PAGE,
+    "Show who the caller is and what it may do.", SessionAnswer, busy=True, uncounted=True)
+SIGN_IN = Route("POST", "/session", None, pages.sign_in, _PAGE,
+    "Sign in: a key in, a cookie out, which stands for the key for twelve hours.", SessionAnswer,
+    SignIn, {"key": "af_12345678_..."}, status=201, repeatable=False)
+SIGN_OUT = Route("DELETE", "/session", None, pages.sign_out, _PAGE, "Sign out.", SessionAnswer)
+INDEX = Route("GET", "/index.json", "read", pages.index, _PAGE,
+    "Show all experiments at a glance, with what needs attention.", IndexAnswer, busy=True)
+LIVE = Route("GET", "/experiments/{name}/live.json", "read", pages.live, _PAGE,
+    "Show one experiment, and what happened over time.", LiveAnswer, busy=True)
+CONTEXTS = Route("GET", "/experiments/{name}/contexts.json", "log", pages.contexts, _PAGE,
+    "List contexts, the most frequent first, with the current probabilities of the arms.", ContextsAnswer,
+    query=ContextsQuery, busy=True)
+WHAT_IF = Route("GET", "/experiments/{name}/what-if.json", "read", pages.what_if, _PAGE,
+    "Show the price of fairness, computed in the background from the experiment's own log.", WhatIfAnswer,
+    query=WhatIfQuery, busy=True)
+LOG_ROWS = Route("GET", "/experiments/{name}/log.json", "log", pages.log_page, _PAGE,
+    "List decisions, the newest first, with filters; `next` is the `before` of the next page.", LogAnswer,
+    query=LogPageQuery, busy=True)
+DECISION = Route("GET", "/experiments/{name}/decision.json", "log", pages.decision, _PAGE,
+    "Tell the story of one decision.", DecisionAnswer, query=DecisionQuery, busy=True)
+ALL_EVENTS = Route("GET", "/events", "read", pages.all_events, _PAGE,
+    "Follow all experiments: server-sent events.", _EVENTS, in_api=False, busy=True)
+EVENTS = Route("GET", "/experiments/{name}/events", "read", pages.events, _PAGE,
+    "Follow one experiment: server-sent events.", _EVENTS, in_api=False, busy=True)
 # fmt: on
 
 ROUTES = tuple(each for each in list(vars().values()) if isinstance(each, Route))  # in this order
@@ -172,6 +234,7 @@ class _Node:
         self.methods: dict[str, Route] = {}
         self.fixed: dict[str, _Node] = {}
         self.parameter: tuple[str, _Node] | None = None
+        self.rest: tuple[str, _Node] | None = None  # a parameter for all further parts
 
 
 def _tree(routes: Sequence[Route]) -> _Node:
@@ -179,7 +242,10 @@ def _tree(routes: Sequence[Route]) -> _Node:
     for route in routes:
         node = root
         for part in route.path.split("/"):
-            if part.startswith("{"):
+            if part.endswith("...}"):
+                node.rest = part.strip("{}."), _Node()
+                node = node.rest[1]
+            elif part.startswith("{"):
                 node.parameter = node.parameter or (part[1:-1], _Node())
                 node = node.parameter[1]
             else:
@@ -200,7 +266,9 @@ def segments(path: str) -> list[str]:
 def find(parts: Sequence[str]) -> tuple[Methods, dict[str, str]]:
     """The routes of a path by method, empty if there are none, and the parameters in the path."""
     node, parameters = _ROOT, dict[str, str]()
-    for part in parts:
+    for k, part in enumerate(parts):
+        if node.rest is not None:
+            return node.rest[1].methods, {**parameters, node.rest[0]: "/".join(parts[k:])}
         if part in node.fixed:
             node = node.fixed[part]
         elif node.parameter is not None and part and "/" not in part:

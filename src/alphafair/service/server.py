@@ -69,6 +69,7 @@ class Server:
             log(logging.INFO, "stopping")
             for each in listening:
                 each.close()
+            await self.service.watchers.close()
             await self._answer_the_rest()
 
     async def _answer_the_rest(self) -> None:

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import httptools
 import msgspec
@@ -25,6 +26,7 @@ from alphafair.engine import Engine
 from alphafair.engine.addresses import Address
 from alphafair.service import routes
 from alphafair.service.access import Access
+from alphafair.service.calculations import Calculations
 from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts
 from alphafair.service.errors import as_failure, failure, http_failure
 from alphafair.service.exports import Exports
@@ -33,8 +35,10 @@ from alphafair.service.logs import LimitedLines, log
 from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
 from alphafair.service.metrics import Measures
 from alphafair.service.openapi import Documents
+from alphafair.service.page_files import PageFiles
 from alphafair.service.precompile import kinds_in_use, precompile
 from alphafair.service.routes import Methods, Route
+from alphafair.service.watchers import Watchers
 from alphafair.service.writer import Writer
 
 OTHER = "other"  # the route of requests without one, in metrics
@@ -94,7 +98,9 @@ class Service:
         self.access = Access(self.keyring, rate=limits.rate)
         closed = self.measures.connection_closed
         self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)
-        self.documents = Documents(root_path)
+        self.documents, self.files, self.root_path = Documents(root_path), PageFiles(root_path), root_path
+        self.watchers, self.calculations = Watchers(self), Calculations()
+        self.curves: dict[int, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
         self._lines, self._fault_lines = LimitedLines(self.measures.left_out), LimitedLines(self.measures.left_out)
         self._root = routes.segments(root_path) if root_path else []
@@ -120,7 +126,10 @@ class Service:
             request.route = route
             role = "metrics" if route is None else route.role  # which every key includes
             name = request.parameters.get("name")
-            request.caller = self.access.admit(request.headers, request.address, role, name)
+            counted = route is None or not route.uncounted
+            request.caller = self.access.admit(
+                request.headers, request.address, role, name, request.method, counted=counted
+            )
             if route is None and not methods:
                 raise http_failure(404, repair=SEE_DOCS)
             if route is None and request.method != "OPTIONS":
@@ -165,8 +174,18 @@ class Service:
         except Exception as problem:
             request.problem = problem
             failed = as_failure(problem)
+            if failed.status == 401 and request.route is not None and request.route.is_page:
+                request.problem = None
+                return self._to_sign_in(request)
             headers = {name.encode(): value.encode() for name, value in failed.headers.items()}
             return Response(failed.status, self.encode(failed.answer), headers)
+
+    def _to_sign_in(self, request: Request) -> Response:
+        """Send a stranger to the page where a key can be entered, and from there back."""
+        path = request.path.removeprefix(self.root_path)
+        here = f"{path}?{request.query}" if request.query else path
+        target = f"{self.root_path}/sign-in?{urlencode({'next': here})}"
+        return Response(303, headers={b"location": target.encode("ascii")}, content_type=b"text/plain; charset=utf-8")
 
     def finish(self, request: Request, status: int) -> None:
         """Count a request whose response was sent, and log it if it failed, is not a busy route, or all are logged."""
@@ -205,6 +224,7 @@ class Service:
                 await ticking
             await self.writer.drain()
             self.exports.close()
+            await self.calculations.close()
             self.keyring.close()
             self.engine.close()
 

@@ -7,6 +7,7 @@ from alphafair.data.movielens import first_rating, movielens, movielens_small
 from alphafair.data.open_bandit import click_rates, open_bandit
 from alphafair.data.round_table import table
 from alphafair.streams.described import described, described_means
+from alphafair.streams.heavy_tails import lognormal_rewards, pareto_rewards, purchases
 from alphafair.streams.means import adversary, day_and_night, phases, sparse_clicks, stationary, zipf_contexts
 from alphafair.streams.synthetic import (
     drifting_ratings,
@@ -31,10 +32,13 @@ __all__ = [
     "first_rating",
     "greedy_trap",
     "impossibility",
+    "lognormal_rewards",
     "movielens",
     "movielens_small",
     "open_bandit",
+    "pareto_rewards",
     "phases",
+    "purchases",
     "ratings",
     "sparse_clicks",
     "stationary",

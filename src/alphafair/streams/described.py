@@ -10,9 +10,10 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.values import Matrix, Stream
 
-KINDS = ("linear", "changing", "quadratic", "clusters")
+KINDS = ("linear", "changing", "quadratic", "clusters", "clicks")
 N_CLUSTERS = 12  # of the kind "clusters"; not visible to policies
 SPREAD, NOISE = 0.15, 0.2  # of means around 1/2, and of rewards around their means
+CLICKS = -4.0  # the logarithm of the odds of a click where the signal is 0
 
 
 def described(
@@ -31,14 +32,19 @@ def described(
     - `"linear"`: theta.z, with a unit vector theta per arm, or one for all arms if arms have features of their own;
     - `"changing"`: the same, with new thetas in the second half of the run;
     - `"quadratic"`: a linear and a quadratic form, scaled to equal variances;
-    - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per centre and arm.
+    - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per centre and arm;
+    - `"clicks"`: theta.z, but rewards are 1 or 0, and an arm's mean is the logistic function of -4 + 5 b + s(z): rates
+      are about 3% on average.
 
     >>> stream = described("linear", n_rounds=100, n_arms=3, n_features=2, seed=1)
     >>> stream.features.shape, stream.n_contexts, stream.rewards(0).round(3).tolist()
     ((100, 2), 1, [0.226, 0.591, 0.521])
     """
     features, means, rng = _world(kind, n_rounds, n_arms, n_features, features_of, seed)
-    rewards = means + rng.uniform(-NOISE, NOISE, means.shape)
+    if kind == "clicks":
+        rewards = (rng.random(means.shape) < means).astype(np.float64)
+    else:
+        rewards = means + rng.uniform(-NOISE, NOISE, means.shape)
     return Stream.from_arrays(np.zeros(len(means), dtype=np.int32), rewards, features=features)
 
 
@@ -77,6 +83,8 @@ def _world(
     elif kind == "clusters":
         centres, place = 2.5 * _directions(rng, N_CLUSTERS, n_features), rng.integers(0, N_CLUSTERS, n_rounds)
         z, signal = centres[place] + 0.5 * z, rng.normal(size=(N_CLUSTERS, n_arms))[place]
+    if kind == "clicks":
+        return z, 1.0 / (1.0 + np.exp(-(CLICKS + 5.0 * level + signal))), rng
     return z, np.clip(0.5 + level + SPREAD * signal, NOISE, 1.0 - NOISE), rng
 
 

@@ -25,8 +25,8 @@ def stationary(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: flo
     >>> stream.n_rounds, stream.n_contexts, stream.n_arms, stream.rewards(0).tolist()
     (100, 5, 4, [1.0, 1.0, 1.0, 0.2])
     """
-    sizes, floor = _sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
-    rng = _generator(1, sizes[1], seed)
+    sizes, floor = checked_sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
+    rng = seeded_generator(1, sizes[1], seed)
     return _in_turn(rng, sizes, floor, 1, np.zeros(sizes[0], dtype=np.int64))
 
 
@@ -40,9 +40,9 @@ def phases(
     >>> phases(n_rounds=100, n_contexts=5, n_arms=4, n_phases=3, seed=1).n_rounds
     100
     """
-    sizes, floor = _sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
+    sizes, floor = checked_sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
     n_phases = validate.integer("n_phases", n_phases, low=1, high=sizes[0])
-    rng = _generator(2, n_phases, seed)
+    rng = seeded_generator(2, n_phases, seed)
     return _in_turn(rng, sizes, floor, n_phases, np.arange(sizes[0]) * n_phases // sizes[0])
 
 
@@ -54,9 +54,9 @@ def day_and_night(
     >>> day_and_night(n_rounds=100, n_contexts=5, n_arms=4, period=20, seed=1).n_rounds
     100
     """
-    sizes, floor = _sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
+    sizes, floor = checked_sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
     period = validate.integer("period", period, low=2)
-    rng = _generator(3, 0, seed)
+    rng = seeded_generator(3, 0, seed)
     return _in_turn(rng, sizes, floor, 2, np.arange(sizes[0]) % period * 2 // period)
 
 
@@ -70,9 +70,9 @@ def zipf_contexts(n_rounds: int, n_contexts: int, n_arms: int, *, reward_floor: 
     >>> bool((stream.contexts == 0).sum() > 5 * (stream.contexts == 20).sum())
     True
     """
-    sizes, floor = _sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
+    sizes, floor = checked_sizes(n_rounds, n_contexts, n_arms), _floor(reward_floor)
     n_rounds, n_contexts, n_arms = sizes
-    rng = _generator(4, 0, seed)
+    rng = seeded_generator(4, 0, seed)
     taste = rng.normal(size=(n_contexts, RANK)) @ rng.normal(size=(RANK, n_arms)) + rng.normal(size=n_arms) - 1.0
     means = floor + (1.0 - floor) / (1.0 + np.exp(-taste))
     weights = 1.0 / np.arange(1, n_contexts + 1)
@@ -97,10 +97,10 @@ def sparse_clicks(
     >>> float(stream.reward_table.min()), bool(0.02 < stream.reward_table.mean() < 0.05)
     (0.0, True)
     """
-    n_rounds, n_contexts, n_arms = _sizes(n_rounds, n_contexts, n_arms)
+    n_rounds, n_contexts, n_arms = checked_sizes(n_rounds, n_contexts, n_arms)
     low = validate.number("rates[0]", rates[0], low=0.0, high=1.0)
     high = validate.number("rates[1]", rates[1], low=low, high=1.0)
-    rng = _generator(5 if best is not None else 6, 0, seed)
+    rng = seeded_generator(5 if best is not None else 6, 0, seed)
     means = rng.uniform(low, high, (n_contexts, n_arms))
     if best is not None:
         favourites = rng.integers(0, n_arms, n_contexts)
@@ -123,14 +123,14 @@ def adversary(kind: str, n_rounds: int, n_contexts: int, n_arms: int, *, seed: i
     >>> adversary("largest", n_rounds=100, n_contexts=2, n_arms=3, seed=1).stream.n_arms
     3
     """
-    n_rounds, n_contexts, n_arms = _sizes(n_rounds, n_contexts, n_arms)
-    rng = _generator(7, 0, seed)
+    n_rounds, n_contexts, n_arms = checked_sizes(n_rounds, n_contexts, n_arms)
+    rng = seeded_generator(7, 0, seed)
     levels = rng.uniform(0.2, 1.0, (n_contexts, n_arms))
     contexts = rng.integers(0, n_contexts, n_rounds).astype(np.int32)
     return Adversary(kind, Stream(contexts, contexts, levels, n_contexts=n_contexts))
 
 
-def _sizes(n_rounds: int, n_contexts: int, n_arms: int) -> tuple[int, int, int]:
+def checked_sizes(n_rounds: int, n_contexts: int, n_arms: int) -> tuple[int, int, int]:
     return (
         validate.integer("n_rounds", n_rounds, low=1),
         validate.integer("n_contexts", n_contexts, low=1),
@@ -142,7 +142,7 @@ def _floor(reward_floor: float) -> float:
     return validate.number("reward_floor", reward_floor, low=0.0, high=1.0, high_open=True)
 
 
-def _generator(kind: int, detail: int, seed: int) -> np.random.Generator:
+def seeded_generator(kind: int, detail: int, seed: int) -> np.random.Generator:
     return np.random.default_rng([kind, detail, validate.integer("seed", seed, low=0)])
 
 

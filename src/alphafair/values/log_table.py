@@ -20,8 +20,9 @@ from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumber
 AVAILABLE = "available"  # the column that is read by default where a table has it
 EXPORTED = [  # the columns of a log that an engine exports
     *("seq", "id", "context", "arm", "propensity", "reward", "reward_source", "decided_at", "rewarded_at"),
-    *("policy_version", "available"),
+    *("period", "policy_version", "available"),
 ]
+EXPORTED_EARLIER = [name for name in EXPORTED if name != "period"]  # by versions without periods
 FILL_IN = "Fill it in or delete that row."
 REPAIR = "Correct it, delete that row, or pass the name of another column."
 DATES = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
@@ -93,7 +94,7 @@ class LogTable:
         """Open a table, or `n_rows` rows of it from `first` on, and refuse one that lacks a column."""
         table = open_table(source)
         found = table.columns
-        if found == EXPORTED and table.label.lower().endswith((".csv", ".csv.gz")):
+        if found in (EXPORTED, EXPORTED_EARLIER) and table.label.lower().endswith((".csv", ".csv.gz")):
             table = unescape_table(table, ["id", "context", "arm"])
         optional = AVAILABLE not in found or AVAILABLE in (*columns[:-2], columns.id)
         if columns.available == AVAILABLE and optional:

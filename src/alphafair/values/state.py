@@ -84,7 +84,7 @@ class State:
         yield written.take()
 
     @classmethod
-    def from_bytes(cls, blob: bytes) -> Self:
+    def from_bytes(cls, blob: bytes | memoryview) -> Self:
         if not isinstance(blob, bytes | bytearray | memoryview):
             raise InvalidArgument("blob", "the bytes of a State", blob, "Pass what State.to_bytes returned.")
         try:
@@ -110,7 +110,7 @@ class State:
         return cls.from_bytes(Path(path).read_bytes())
 
 
-def _check_sizes(blob: bytes) -> None:
+def _check_sizes(blob: bytes | memoryview) -> None:
     """Raise for an archive whose entries are larger than the archive: `to_bytes` never compresses or repeats."""
     with zipfile.ZipFile(io.BytesIO(blob)) as archive:
         compressed = any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist())

@@ -1,7 +1,6 @@
-"""Policies for experiments only, none of them in POLICIES: a rival from the literature, half of the adaptive policy,
-and the policies of the code published with the paper, which differ from its text.
+"""A rival from the literature on stochastic bandits: optimistic Frank-Wolfe steps.
 
-`OptimisticFrankWolfe`, in round t and context c, plays argmax_i R_i^(-alpha) U_ci. With L = ln t and m the mean of the
+In round t and context c it plays argmax_i R_i^(-alpha) U_ci. With L = ln t and m the mean of the
 n rewards of arm i in context c,
 
     U = min( 1,  m + sqrt(L/2n),  m + L/n + sqrt((L/n)^2 + 2 m L/n) ),   1 where n = 0.
@@ -15,23 +14,13 @@ is tighter for means near 1/2, the second for rare rewards. Ties are broken unif
 """
 
 import math
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from alphafair import validate
-from alphafair.algorithms import AlphaFairAdaptive, BasePolicy
-from alphafair.algorithms.adaptive_bandit import N as ADAPTIVE_SCALARS
-from alphafair.algorithms.alpha_fair import A as ASCENT_ARMS
-from alphafair.algorithms.alpha_fair import AlphaFair, K, T
-from alphafair.algorithms.alpha_fair import C as ASCENT_CONTEXTS
-from alphafair.algorithms.alpha_fair_bandit import A as BANDIT_ARMS
-from alphafair.algorithms.alpha_fair_bandit import AlphaFairBandit
-from alphafair.algorithms.alpha_fair_bandit import S as BANDIT_SETTINGS
+from alphafair.algorithms import BasePolicy
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm
-from alphafair.math.log_barrier import ADAPTIVE, absorb
-from alphafair.math.simplex import project
-from alphafair.math.utility import earn, entry_accounts, marginal_utility, played_alpha
+from alphafair.math.utility import entry_accounts, marginal_utility, played_alpha
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
@@ -121,73 +110,3 @@ class OptimisticFrankWolfe(BasePolicy):
 
     def _numbers(self) -> dict[str, Any]:
         return {"alpha": played_alpha(self.alpha)}
-
-
-class GuaranteedLearner(AlphaFairAdaptive):
-    """`AlphaFairAdaptive` under bandit feedback without its predictor: the guaranteed learner plays every round.
-
-    The mixture starts with the predictor behind by 1e100 and therefore gives it no weight: q = 1. The learner still
-    takes the predictor's hints, since its guarantee holds for any hints.
-    """
-
-    name: ClassVar[str] = "guaranteed-learner"
-    feedback = Feedback.BANDIT
-    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), style=("#332288", "p"))
-
-    def __init__(
-        self,
-        n_contexts: int,
-        n_arms: int,
-        *,
-        alpha: float = 0.9,
-        feedback: Literal["bandit"] = "bandit",
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(n_contexts, n_arms, alpha=alpha, feedback=feedback, seed=seed)
-        self._memory.scalars[ADAPTIVE_SCALARS.lead] = -1e100
-
-
-@kernel
-def learn_with_published_sign(memory, context, arm, propensity, reward):
-    """Feed the context's learner the loss +phi'(R) r (the published sign error), then earn r."""
-    account = memory.arms[BANDIT_ARMS.account]
-    gain = marginal_utility(account[arm], memory.settings[BANDIT_SETTINGS.alpha]) * reward
-    numbers = memory.context_scalars[context]
-    absorb(memory.contexts[context], numbers, arm, propensity, gain, ADAPTIVE, memory.scratch)
-    account[arm] += reward
-    return True
-
-
-@kernel
-def learn_with_published_step(memory, context, probabilities, rewards):
-    """S_j += ||g|| (published, instead of its square); x^j <- projection of x^j + g/sqrt(S_j); R += x r."""
-    n, x, own = rewards.shape[0], memory.contexts[context, ASCENT_CONTEXTS.x], memory.context_scalars[context]
-    slope, step = memory.arms[ASCENT_ARMS.slope], memory.scratch[T.step]
-    squared_norm = 0.0
-    for i in range(n):
-        step[i] = slope[i] * rewards[i]
-        squared_norm += step[i] * step[i]
-    if squared_norm > 0.0:
-        own[K.squared_norms] += math.sqrt(squared_norm)
-        step_size = 1.0 / math.sqrt(own[K.squared_norms])
-        for i in range(n):
-            step[i] = x[i] + step_size * step[i]
-        project(step, x)
-    earn(memory.arms, memory.settings, 1.0, probabilities, rewards)
-
-
-class PublishedSign(AlphaFairBandit):
-    """`AlphaFairBandit` with the sign of the code published with the paper."""
-
-    name: ClassVar[str] = "published-sign"
-    algorithm = replace(AlphaFairBandit.algorithm, learn=learn_with_published_sign)
-    traits = replace(AlphaFairBandit.traits, style=("#661100", "*"))
-
-
-class PublishedStep(AlphaFair):
-    """`AlphaFair` with the step size of the code published with the paper; it has no certificate."""
-
-    name: ClassVar[str] = "published-step"
-    algorithm = replace(AlphaFair.algorithm, learn=learn_with_published_step, learn_in_order=None)
-    traits = replace(AlphaFair.traits, style=("#661100", "*"))
-    surrogate_regret_bound = None

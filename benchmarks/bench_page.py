@@ -1,0 +1,104 @@
+"""The page: what ten watching readers cost the busy routes, and how long its first data takes with a large ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.bench_service import begin, load, running
+from benchmarks.make_ledger import N_CONTEXTS, N_DECISIONS, make
+from benchmarks.table import Row, duration
+
+TURNS, WATCHERS, AT_LEAST = 4, 10, 0.9
+LOADS, FIRST_PAINT = 5, 0.2  # of the page, and seconds
+WATCHED = "/experiments/bench/events"
+FIRST_DATA = (
+    "/experiments/large/live",
+    "/session.json",
+    "/experiments/large/live.json",
+    "/experiments/large/contexts.json",
+)
+
+
+def rows() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield watched(Path(folder))
+        yield first_data(Path(folder))
+
+
+def watched(folder: Path) -> Row:
+    """Decisions and rewards with and without readers, by turns."""
+    with running("-m", "alphafair", "serve", "--db", f"{folder}/bench.db", "--port") as port:
+        begin(port)
+        load(port, "decide_and_reward", seconds=1.0)
+        alone, beside = list[float](), list[float]()
+        for _ in range(TURNS):
+            alone.append(load(port, "decide_and_reward")["per_second"])
+            with watching(port):
+                beside.append(load(port, "decide_and_reward")["per_second"])
+    ratio = max(beside) / max(alone)
+    return Row(
+        f"decide and reward over HTTP while {WATCHERS} pages watch, per second",
+        f"{max(beside):,.0f}",
+        "while nobody does",
+        f"{max(alone):,.0f}",
+        f"{ratio:.3g} x",
+        f"at least {AT_LEAST:g} x",
+        ratio >= AT_LEAST,
+    )
+
+
+@contextlib.contextmanager
+def watching(port: int) -> Iterator[None]:
+    """Readers in a process of their own, once all of them have the first event."""
+    command = [sys.executable, "-m", "benchmarks.watch", str(port), WATCHED, str(WATCHERS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as readers:
+        try:
+            assert readers.stdout is not None
+            assert readers.stdout.readline() == "all watch\n"
+            yield
+        finally:
+            readers.terminate()
+
+
+def first_data(folder: Path) -> Row:
+    """All that the page of an experiment asks for before it can draw, over one connection."""
+    make(folder / "large.db")
+    with running("-m", "alphafair", "serve", "--db", f"{folder}/large.db", "--port") as port:
+        found, parts = list[float](), dict[str, list[float]]()
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
+        while True:
+            connection.request("GET", "/ready")
+            if json.loads(connection.getresponse().read())["ready"]:
+                break
+            time.sleep(0.1)
+        for _ in range(LOADS):
+            began = time.perf_counter()
+            for path in FIRST_DATA:
+                start = time.perf_counter()
+                connection.request("GET", f"/experiments/large/{path}")
+                answer = connection.getresponse()
+                body = answer.read()
+                assert answer.status == 200, (path, body[:200])
+                parts.setdefault(path, []).append(time.perf_counter() - start)
+            found.append(time.perf_counter() - began)
+        connection.close()
+    print({path: round(1e3 * statistics.median(times), 2) for path, times in parts.items()}, "ms", file=sys.stderr)
+    first = found[0]
+    return Row(
+        f"HTML and data of an experiment's page, {N_CONTEXTS:,} contexts and {N_DECISIONS:,} decisions",
+        duration(first),
+        "loaded again",
+        duration(statistics.median(found)),
+        "-",
+        f"under {duration(FIRST_PAINT)}",
+        first < FIRST_PAINT,
+    )

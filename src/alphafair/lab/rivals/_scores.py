@@ -1,0 +1,80 @@
+"""What rivals share that score arms by R^-alpha times an estimate of their reward.
+
+Weights are relative to the poorest account, w_i = (R_i/min R)^-alpha, which changes no choice and keeps them in range
+at every alpha; infinity is played as 16. Means of the rewards of arm i in context j are drawn towards those of the arm,
+and these towards the mean reward, with k the strength of the prior:
+
+    M = (sum of all rewards)/(their number) ;   M_i = (S_i + M)/(n_i + 1) ;   m_ji = (S_ji + k M_i)/(n_ji + k)
+
+    R `total` · S_i `arm_sums`, n_i `arm_counts` · S_ji `sums`, n_ji `counts`
+"""
+
+from typing import Any
+
+from alphafair.jit import kernel
+from alphafair.math.utility import entry_accounts, marginal_utility
+from alphafair.values.arrays import Vector, positions
+
+N = positions("reward_sum", "seen")
+A = positions("total", "arm_sums", "arm_counts")
+C = positions("sums", "counts")
+T = positions("weights", "means")
+TIE = 1e-12
+
+
+@kernel
+def weigh(total, alpha, weights):
+    """w = (R/min R)^-alpha."""
+    poorest = total[0]
+    for i in range(1, total.shape[0]):
+        poorest = min(poorest, total[i])
+    for i in range(total.shape[0]):
+        weights[i] = marginal_utility(total[i] / poorest, alpha)
+
+
+@kernel
+def estimate(memory, context, prior, means):
+    """Write m of every arm in the context to `means`: 0 before the first reward."""
+    numbers, arms, rows = memory.scalars, memory.arms, memory.contexts[context]
+    overall = numbers[N.reward_sum] / numbers[N.seen] if numbers[N.seen] > 0.0 else 0.0
+    for i in range(means.shape[0]):
+        of_arm = (arms[A.arm_sums, i] + overall) / (arms[A.arm_counts, i] + 1.0)
+        means[i] = (rows[C.sums, i] + prior * of_arm) / (rows[C.counts, i] + prior)
+
+
+@kernel
+def play_largest(scores, share):
+    """Replace scores by a distribution: `share` on the arms of the largest score, equally, the rest on all arms."""
+    n, best, ties = scores.shape[0], scores[0], 0.0
+    for i in range(n):
+        best = max(best, scores[i])
+    least = best - TIE * abs(best)
+    for i in range(n):
+        ties += 1.0 if scores[i] >= least else 0.0
+    for i in range(n):
+        largest = share / ties if scores[i] >= least else 0.0
+        scores[i] = largest + (1.0 - share) / n
+
+
+@kernel
+def learn(memory, context, arm, propensity, reward):
+    """Add the reward to all sums, and to the account of its arm."""
+    memory.scalars[N.reward_sum] += reward
+    memory.scalars[N.seen] += 1.0
+    memory.arms[A.total, arm] += reward
+    memory.arms[A.arm_sums, arm] += reward
+    memory.arms[A.arm_counts, arm] += 1.0
+    memory.contexts[context, C.sums, arm] += reward
+    memory.contexts[context, C.counts, arm] += 1.0
+    return True
+
+
+def start(memory: Any) -> None:
+    """Set R = 1 for every arm. The account is the first row of every rival."""
+    memory.arms[A.total] = 1.0
+
+
+def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """Give new arms an account and empty sums."""
+    total = memory.arms[A.total]
+    total[n_kept:] = entry_accounts(total[:n_kept], entries)

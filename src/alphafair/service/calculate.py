@@ -1,0 +1,149 @@
+"""Calculations for the page in a process of their own: `python -m alphafair.service.calculate`, JSON in and out.
+
+They read the file beside the service, at a lower priority, and take none of the interpreter's time that answers
+requests. A job is an object with its `kind` on standard input; the result is one line on standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from alphafair import metrics
+from alphafair.algorithms import load_policy
+from alphafair.engine.addresses import ledger_of, open_store
+from alphafair.engine.export import NICE, ExperimentRecord, read_log
+from alphafair.engine.ledger import Ledger
+from alphafair.engine.replay import Replay
+from alphafair.errors import InvalidArgument
+from alphafair.evaluation import frontier
+from alphafair.formatting import json_alpha
+from alphafair.groups import arm_groups
+from alphafair.values import Interval, Log, State
+
+ALPHAS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0, 5.0, math.inf)
+CONFIDENCE, N_REPLICATES = 0.95, 200
+
+
+@contextlib.contextmanager
+def _opened(job: Mapping[str, Any]) -> Iterator[Ledger]:
+    """The ledger of the job's experiment, to be read."""
+    store = open_store(job["address"], read_only=True)
+    try:
+        yield ledger_of(store, job["name"], job["experiment"])
+    finally:
+        store.close()
+
+
+def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The price of fairness, from the latest rewarded decisions of an experiment."""
+    began = time.perf_counter()
+    with _opened(job) as ledger:
+        changes = ledger.changes(job["position"], job["experiment"])
+        record = ExperimentRecord(job["experiment"], job["name"], job["full"], changes)
+        log = read_log(ledger, record, latest=job["rounds"])
+    low, high = job["reward_range"]
+    unit = (log.rewards - low) / (high - low)
+    scaled = Log(
+        log.contexts,
+        log.arms,
+        unit,
+        log.propensities,
+        n_contexts=log.n_contexts,
+        n_arms=log.n_arms,
+        available=log.available,
+    )
+    groups = arm_groups(None if job["groups"] is None else _groups(job["groups"]), log.n_arms)
+    found = frontier(
+        scaled,
+        ALPHAS,
+        groups=job["groups"] and _groups(job["groups"]),
+        confidence=CONFIDENCE,
+        n_replicates=N_REPLICATES,
+    )
+    n_groups, n_rounds = groups.n_groups, log.n_rounds
+
+    def in_units(side: Any) -> Any:
+        return low + (high - low) * n_groups * (side - 1.0) / n_rounds
+
+    average = Interval(*(in_units(side) for side in found.average_reward))
+    accounts = 1.0 + np.bincount(groups.of_arms[log.arms], weights=unit, minlength=n_groups)
+    return {
+        "curve": {
+            "alphas": [json_alpha(alpha) for alpha in ALPHAS],
+            "average_reward": _band(average),
+            "jain_index": _band(found.jain_index),
+            "least_share": _band(found.least_share),
+            "confidence": CONFIDENCE,
+            "verdict": found.verdict,
+            "reasons": list(found.reasons),
+            "rounds": n_rounds,
+            "position": job["position"],
+            "computed_at": time.time(),
+            "seconds": time.perf_counter() - began,
+        },
+        "present": {
+            "average_reward": float(log.rewards.mean()),
+            "jain_index": float(metrics.jain_index(accounts, groups=groups)),
+            "least_share": float(metrics.shares(accounts).min()),
+        },
+    }
+
+
+def _groups(fields: Mapping[str, Any]) -> Any:
+    from alphafair.groups import Groups
+
+    return Groups(**fields)
+
+
+def _band(found: Interval) -> dict[str, list[float | None]]:
+    return {
+        name: [_finite(each) for each in np.ravel(side)] for name, side in zip(Interval._fields, found, strict=True)
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def probabilities(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The distribution that a decision was drawn from, recomputed from the log before it."""
+    position = job["position"]
+    with _opened(job) as ledger:
+        experiment = Replay(ledger, position, only=job["experiment"]).from_snapshots().run()[job["experiment"]]
+    policy = experiment.policy
+    if job["context"] >= policy.n_contexts:
+        policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
+        policy.grow(n_contexts=job["context"] + 1)
+    found = policy.probabilities(job["context"], available=job["available"])
+    return {"probabilities": found.tolist()}
+
+
+JOBS: Final[dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "what_if": what_if,
+    "probabilities": probabilities,
+}
+
+
+def main() -> int:
+    os.nice(NICE)
+    job = json.load(sys.stdin)
+    try:
+        result = JOBS[job["kind"]](job)
+    except (InvalidArgument, OSError, ValueError) as problem:
+        print(str(problem), file=sys.stderr)
+        return 1
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,344 @@
+// Changes of experiments, for admins. Each says first what will be recorded and what it does to the guarantee.
+
+import { address, pageOf, routeOf, send, session } from "./api.js";
+import { h } from "./dom.js";
+import { ask, field, menu } from "./dialogs.js";
+import { alpha as alphaText, integer, quoted } from "./format.js";
+
+const by = () => `by ${quoted(session.name ?? "anybody on this machine")}`;
+const event = (kind, rest = "") =>
+  `The event ${kind}${rest}, ${by()}, with the time and its position in the event log.`;
+const linesOf = (text) =>
+  text
+    .split("\n")
+    .map((each) => each.trim())
+    .filter(Boolean);
+const readAlpha = (text) => (/^(inf|∞|infinity)$/i.test(text) ? "inf" : Number(text));
+const alphaField = (value) =>
+  field("alpha", "α", {
+    value,
+    required: true,
+    pattern: "\\s*([0-9]*\\.?[0-9]+([eE][+\\-]?[0-9]+)?|inf|∞|[iI]nfinity)\\s*",
+    title: "A number from 0 on, or inf",
+    hint: "0: the largest sum of rewards. 1: proportional fairness. inf: the largest minimum.",
+  });
+
+/** The menu of an experiment; `live()` is what the page knows now. */
+export function actionsMenu(name, live) {
+  const change = (body) => send("PATCH", routeOf(name), body);
+  const known = () => live().experiment;
+  return menu("Actions", () => {
+    const { paused, masked_arms: masked, alpha } = known();
+    return [
+      paused
+        ? { text: "Resume", icon: "play", act: () => resume(name, change) }
+        : { text: "Pause", icon: "pause", act: () => pause(name, change) },
+      alpha !== null && { text: "Change α", icon: "sliders", act: () => setAlpha(name, known, change) },
+      { text: "Change periods", icon: "calendar", act: () => setPeriod(known, change) },
+      { text: "Start a new period", icon: "calendar", act: () => newPeriod(known, change) },
+      null,
+      { text: "Add an arm", icon: "plus", act: () => addArm(name, known, change) },
+      { text: "Mask an arm", icon: "people", act: () => maskArm(name, known, change) },
+      masked.length > 0 && { text: "Unmask an arm", icon: "people", act: () => unmaskArm(name, known, change) },
+      { text: "Retire an arm", icon: "close", act: () => retireArm(name, known, change) },
+      null,
+      { text: "Roll back", icon: "back", act: () => rollBack(name, live, change) },
+      { text: "Erase a context", icon: "erase", act: () => erase(name) },
+    ].filter((each) => each !== false);
+  });
+}
+
+function pause(name, change) {
+  ask({
+    title: `Pause ${name}`,
+    lead: "Decisions are refused until the experiment is resumed. Rewards of earlier decisions are still accepted.",
+    recorded: event("pause"),
+    guarantee: "Unchanged: rounds that do not happen do not count.",
+    confirm: "Pause",
+    act: () => change({ paused: true }),
+  });
+}
+
+function resume(name, change) {
+  ask({
+    title: `Resume ${name}`,
+    lead: "Decisions are made again.",
+    recorded: event("resume"),
+    guarantee: "Unchanged.",
+    confirm: "Resume",
+    act: () => change({ paused: false }),
+  });
+}
+
+export function setAlpha(name, known, change = (body) => send("PATCH", routeOf(name), body), wanted = known().alpha) {
+  ask({
+    title: "Change α",
+    fields: [alphaField(alphaText(wanted) === "∞" ? "inf" : wanted)],
+    recorded: ({ alpha }) => event("set_alpha", ` from ${alphaText(known().alpha)} to ${alphaText(readAlpha(alpha))}`),
+    guarantee:
+      "It starts again from the present accounts: certificates cover only rounds after the change. What was learned about rewards stays.",
+    confirm: "Change α",
+    act: ({ alpha }) => change({ alpha: readAlpha(alpha) }),
+  });
+}
+
+const readPeriod = (text) => (/^[0-9.]+$/.test(text) ? Number(text) : text);
+
+function setPeriod(known, change) {
+  const { period, carry } = known();
+  ask({
+    title: "Change periods",
+    lead: "From now on periods end by this calendar. The present one goes on until the calendar’s next boundary.",
+    fields: [
+      field("period", "Period", {
+        value: period === null ? "" : `${period}`,
+        hint: "Seconds, or such as 7d or 12h. Empty: periods end only by hand.",
+      }),
+      field("carry", "Carry", {
+        kind: "number",
+        min: 0,
+        max: 1,
+        step: "any",
+        value: carry,
+        hint: "The part of accounts that counts in the next period.",
+      }),
+    ],
+    recorded: ({ period: wanted, carry: part }) =>
+      event("set_period", ` to ${wanted || "none"}${part ? ` with carry ${part}` : ""}`),
+    guarantee:
+      "Unchanged until the next boundary; then that of each period alone, starting from the accounts that are carried over.",
+    confirm: "Change the periods",
+    act: ({ period: wanted, carry: part }) =>
+      change({ period: wanted ? readPeriod(wanted) : null, ...(part ? { carry: Number(part) } : {}) }),
+  });
+}
+
+function newPeriod(known, change) {
+  ask({
+    title: "Start a new period",
+    lead: `Every account keeps ${integer(100 * known().carry)}% of what it has earned; what was learned about rewards stays. The books of the present period are closed.`,
+    recorded: event("new_period", ` with carry ${known().carry}`),
+    guarantee: "That of the new period alone, starting from the accounts that are carried over.",
+    confirm: "Start a period",
+    act: () => change({ new_period: true }),
+  });
+}
+
+function addArm(name, known, change) {
+  const groups = known().groups?.labels;
+  ask({
+    title: "Add an arm",
+    fields: [
+      field("arm", "Label", { required: true, maxlength: 200 }),
+      groups &&
+        field("group", "Group", {
+          required: true,
+          maxlength: 200,
+          list: "groups-known",
+          hint: "One of the groups that exist, or a new one.",
+        }),
+      groups &&
+        h(
+          "datalist",
+          { id: "groups-known" },
+          [...new Set(Object.values(groups))].map((each) => h("option", { value: each })),
+        ),
+      field("entitlement", groups ? "Entitlement of a new group" : "Entitlement", {
+        kind: "number",
+        min: 0,
+        step: "any",
+        hint: "Leave it empty for 1, or for a group that exists.",
+      }),
+    ].filter(Boolean),
+    recorded: ({ arm }) => event("add_arm", arm ? ` with the label ${quoted(arm)}` : ""),
+    guarantee:
+      "A new epoch starts from the present accounts. The arm enters with the least account, so that it catches up without being owed the past.",
+    confirm: "Add the arm",
+    act: ({ arm, group, entitlement }) =>
+      change({
+        add_arm: arm,
+        ...(group ? { group } : {}),
+        ...(entitlement ? { entitlement: Number(entitlement) } : {}),
+      }),
+  });
+}
+
+const armField = (arms) =>
+  field("arm", "Arm", { kind: "select", choices: arms.map((each) => [each, each]), value: arms[0] });
+
+function maskArm(name, known, change) {
+  ask({
+    title: "Mask an arm",
+    lead: "It is not drawn until it is unmasked: out of stock, on holiday, under review.",
+    fields: [armField(known().arms.filter((each) => !known().masked_arms.includes(each)))],
+    recorded: ({ arm }) => event("mask_arm", ` for ${quoted(arm)}`),
+    guarantee:
+      "Under full information certificates include masked rounds. Under bandit feedback the theorem holds for rounds without masks.",
+    confirm: "Mask the arm",
+    act: ({ arm }) => change({ mask_arm: arm }),
+  });
+}
+
+function unmaskArm(name, known, change) {
+  ask({
+    title: "Unmask an arm",
+    fields: [armField(known().masked_arms)],
+    recorded: ({ arm }) => event("unmask_arm", ` for ${quoted(arm)}`),
+    guarantee: "Unchanged from here on: rounds without masks are covered again.",
+    confirm: "Unmask the arm",
+    act: ({ arm }) => change({ unmask_arm: arm }),
+  });
+}
+
+function retireArm(name, known, change) {
+  ask({
+    title: "Retire an arm",
+    lead: "It is never drawn again, and cannot come back under its label. Its late rewards still count.",
+    fields: [armField(known().arms)],
+    recorded: ({ arm }) => event("retire_arm", ` for ${quoted(arm)}`),
+    guarantee: "A new epoch starts from the present accounts of the arms that stay.",
+    confirm: "Retire the arm",
+    danger: "I understand that this cannot be undone.",
+    act: ({ arm }) => change({ retire_arm: arm }),
+  });
+}
+
+function rollBack(name, live, change) {
+  ask({
+    title: "Roll back",
+    lead: "The policy forgets what it learned after a position of the event log. Nothing is deleted; arms, masks and α stay as they are. Decisions made since are closed.",
+    fields: [
+      field("position", "Position", {
+        kind: "number",
+        min: 1,
+        max: live().position,
+        step: 1,
+        required: true,
+        hint: `The log is at ${integer(live().position)}. Positions stand in the log and beside every change.`,
+      }),
+    ],
+    recorded: ({ position }) => event("rollback", position ? ` to position ${integer(Number(position))}` : ""),
+    guarantee: "That of the target position. Rewards since then were paid to arms but no longer count.",
+    confirm: "Roll back",
+    danger: "I understand that decisions made since are closed, and that their rewards will be refused.",
+    act: ({ position }) => change({ rollback: Number(position) }),
+  });
+}
+
+function erase(name) {
+  ask({
+    title: "Erase a context",
+    lead: "The label, and the ids of its decisions, are removed from every table and overwritten. The numbers stay, so that the log still verifies. Earlier backups and exports are not changed.",
+    fields: [field("label", "Context", { required: true, maxlength: 200 })],
+    recorded: `${event("erase")} The event has a number in place of the label.`,
+    guarantee: "Unchanged: what was learned stays.",
+    confirm: "Erase the context",
+    danger: "I understand that the label cannot be restored.",
+    act: ({ label }) => send("DELETE", `${routeOf(name, "/contexts")}?label=${encodeURIComponent(label)}`),
+  });
+}
+
+// creating an experiment
+
+const POLICIES = [
+  ["alpha-fair-adaptive", "alpha-fair-adaptive: learns fast, with a guarantee"],
+  ["alpha-fair-bandit", "alpha-fair-bandit: the paper’s, bandit feedback"],
+  ["alpha-fair", "alpha-fair: the paper’s, full information"],
+  ["uniform", "uniform: every arm alike, a baseline"],
+];
+
+export function createExperiment() {
+  const more = h(
+    "details",
+    {},
+    h("summary", {}, "Groups, rewards and periods"),
+    h(
+      "div",
+      { class: "fields" },
+      h("br"),
+      field("groups", "Groups", {
+        kind: "textarea",
+        hint: "The group of every arm, one per line, in the order of the arms. Empty: every arm by itself.",
+      }),
+      field("entitlements", "Entitlements", {
+        kind: "textarea",
+        hint: "One per line, as label = number, of groups or of arms. Empty: 1 each.",
+      }),
+      h(
+        "div",
+        { class: "fields two" },
+        field("low", "Least reward", { kind: "number", step: "any", value: "0" }),
+        field("high", "Largest reward", { kind: "number", step: "any", value: "1" }),
+      ),
+      h(
+        "div",
+        { class: "fields two" },
+        field("wait", "Wait for a reward", { kind: "number", min: 0, step: "any", hint: "Seconds. Empty: for ever." }),
+        field("default", "Reward after the wait", { kind: "number", step: "any", hint: "Empty: none." }),
+      ),
+      h(
+        "div",
+        { class: "fields two" },
+        field("period", "Period", { hint: "Such as 7d. Empty: one period for ever." }),
+        field("carry", "Carry", {
+          kind: "number",
+          min: 0,
+          max: 1,
+          step: "any",
+          hint: "The part of accounts that counts in the next period. Empty: 0.5.",
+        }),
+      ),
+      field("policy", "Policy", { kind: "select", choices: POLICIES, value: POLICIES[0][0] }),
+    ),
+  );
+  ask({
+    title: "New experiment",
+    fields: [
+      field("name", "Name", {
+        required: true,
+        maxlength: 100,
+        pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*",
+        title: "Letters, digits, dots, dashes and underscores",
+        hint: "Letters, digits, dots, dashes and underscores: it is part of addresses.",
+      }),
+      field("arms", "Arms", { kind: "textarea", required: true, hint: "One label per line." }),
+      alphaField("0.9"),
+      more,
+    ],
+    recorded: ({ name, arms }) =>
+      event(
+        "create",
+        `${name ? ` of ${quoted(name)}` : ""} with its settings and ${integer(linesOf(arms ?? "").length)} arms`,
+      ),
+    guarantee: "It starts with the experiment and covers every round from the first on.",
+    confirm: "Create the experiment",
+    act: (values) => send("POST", address("/v1/experiments"), newExperiment(values)),
+    done: (answer) => location.assign(pageOf(answer.name, "live")),
+  });
+}
+
+function newExperiment(values) {
+  const body = { name: values.name, arms: linesOf(values.arms), policy: values.policy };
+  if (values.policy !== "uniform") body.alpha = readAlpha(values.alpha);
+  const labels = linesOf(values.groups);
+  const entitlements = Object.fromEntries(
+    linesOf(values.entitlements).map((line) => {
+      const at = line.lastIndexOf("=");
+      if (at < 1 || Number.isNaN(Number(line.slice(at + 1))))
+        throw new Error(`Entitlements must be lines such as ada = 2; got ${quoted(line)}.`);
+      return [line.slice(0, at).trim(), Number(line.slice(at + 1))];
+    }),
+  );
+  if (labels.length > 0 || Object.keys(entitlements).length > 0) {
+    body.groups = {
+      ...(labels.length > 0 ? { labels } : {}),
+      ...(Object.keys(entitlements).length > 0 ? { entitlements } : {}),
+    };
+  }
+  if (values.low !== "" || values.high !== "") body.reward_range = [Number(values.low || 0), Number(values.high || 1)];
+  if (values.wait) body.reward_wait = Number(values.wait);
+  if (values.default) body.default_reward = Number(values.default);
+  if (values.period) body.period = readPeriod(values.period);
+  if (values.carry) body.carry = Number(values.carry);
+  return body;
+}

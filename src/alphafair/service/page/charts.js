@@ -1,0 +1,451 @@
+// Charts: time series with uPlot, sparklines, and the table behind each of them.
+
+import uPlot from "./vendor/uplot/uPlot.esm.js";
+import { h, label, put, s, table } from "./dom.js";
+import { change as changeText, duration, fullTime, plain, seconds, time } from "./format.js";
+
+// colours
+
+const COLOURED = 8; // as many hues as people tell apart; --arm-0 to --arm-7 in style.css
+const probe = h("span", { hidden: true });
+const resolved = new Map();
+
+/** A colour of style.css as a canvas needs it. */
+export function colour(name) {
+  if (!resolved.has(name)) {
+    if (!probe.isConnected) document.body.append(probe);
+    probe.style.color = `var(--${name})`;
+    resolved.set(name, getComputedStyle(probe).color);
+  }
+  return resolved.get(name);
+}
+
+/** The same colour, more transparent. */
+export const faded = (name, part) =>
+  colour(name).replace(/^rgb\((.*)\)$/, (_, inner) => `rgb(${inner.replaceAll(",", " ")} / ${part})`);
+
+/**
+ * The colour of every arm or group. Up to eight have one each, in their order; of more, the seven with the most weight
+ * when they are first seen, and all others share a grey, so that no colour changes its meaning while one looks.
+ */
+export function colourOf(labels, weights) {
+  const chosen =
+    labels.length <= COLOURED
+      ? labels
+      : labels
+          .map((each, k) => [weights[k] ?? 0, k])
+          .sort((a, b) => b[0] - a[0] || a[1] - b[1])
+          .slice(0, COLOURED - 1)
+          .map(([, k]) => labels[k]);
+  return new Map(chosen.map((each, k) => [each, `arm-${k}`]));
+}
+
+const drawn = new Set();
+
+function themeChanged() {
+  resolved.clear();
+  for (const chart of drawn) chart.redraw();
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
+new MutationObserver(themeChanged).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+
+// parts of a card
+
+/** A card with a heading, a line below it, something on the right of the heading, and a body. */
+export function card(title, { sub, aside, id, span = "" } = {}, ...body) {
+  const heading = h("h2", { id: id && `${id}-title` }, title);
+  return h(
+    "section",
+    { class: `card ${span}`, id, "aria-labelledby": id && `${id}-title` },
+    h("header", {}, heading, aside, sub && h("p", { class: "sub" }, sub)),
+    ...body,
+  );
+}
+
+/** Buttons of which one is pressed. */
+export function segments(name, choices, chosen, onchoose) {
+  const group = h("div", { class: "segments", role: "group", "aria-label": name });
+  const buttons = choices.map(([value, text]) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(value === chosen),
+        onclick: () => {
+          for (const [k, button] of buttons.entries())
+            button.setAttribute("aria-pressed", String(choices[k][0] === value));
+          onchoose(value);
+        },
+      },
+      text,
+    ),
+  );
+  return put(group, buttons);
+}
+
+/** The numbers of a chart as a table, built when it is opened and kept up to date while it is open. */
+export function asTable(build) {
+  const holder = h("div", {
+    class: "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "The numbers of this chart",
+  });
+  const details = h(
+    "details",
+    { class: "as-table", ontoggle: () => details.open && put(holder, build()) },
+    h("summary", {}, "Show as table"),
+    holder,
+  );
+  details.renew = () => details.open && put(holder, build());
+  return details;
+}
+
+export function legend(entries) {
+  return h(
+    "ul",
+    { class: "legend" },
+    entries.map(({ text, name, faint, kind = "line" }) =>
+      h(
+        "li",
+        {},
+        h("span", {
+          class: `key ${kind} ${faint ? "faint" : ""}`,
+          style: { "--colour": `var(--${name})` },
+          "aria-hidden": "true",
+        }),
+        label(text),
+      ),
+    ),
+  );
+}
+
+// charts over time
+
+const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+const SHORTEST = 20; // seconds on the axis of time
+const ROWS = 240; // of the table of a chart: more would only slow down a screen reader
+
+/**
+ * A chart of lines, with changes marked. Lines: {text, name (of a colour), width, dash, fill, faint, steps, hideTip}.
+ * `draw(x, columns, changes)` shows new data. Options: format, range(min, max), height, sync, empty, xFormat, xTitle,
+ * bands, scale (of x, not time).
+ */
+export function lines(options) {
+  const { format, height = innerWidth >= 2200 ? 280 : 220, sync, empty = "No data yet.", linear = null } = options;
+  const plot = h("div", {
+    class: "plot",
+    role: "img",
+    tabindex: "0",
+    "aria-label": options.title,
+    style: { height: `${height}px` },
+  });
+  const nothing = h("p", { class: "nothing" }, empty);
+  const tip = h("div", { class: "tip", hidden: true });
+  const numbers = asTable(() => numbersOf());
+  let chart = null;
+  let specification = [];
+  let data = [[]];
+  let changes = [];
+
+  function numbersOf() {
+    const [x, ...columns] = data;
+    const stride = Math.max(1, Math.ceil(x.length / ROWS));
+    const picked = x
+      .map((_, k) => k)
+      .filter((k) => (x.length - 1 - k) % stride === 0 && columns.some((column) => column[k] !== null));
+    if (!linear) picked.reverse();
+    return table(
+      options.title,
+      [
+        {
+          title: linear ? linear.title : "Time",
+          cell: (k) => (linear ? linear.format(x[k], k) : time(x[k])),
+          rowHead: true,
+        },
+        ...specification.map((line, column) => ({
+          title: label(line.text),
+          number: true,
+          cell: (k) => format(columns[column][k]),
+        })),
+      ],
+      picked,
+    );
+  }
+
+  function build() {
+    chart?.destroy();
+    drawn.delete(chart);
+    const axis = {
+      stroke: () => colour("ink-3"),
+      font: FONT,
+      grid: { stroke: () => colour("grid"), width: 1 },
+      ticks: { show: false },
+    };
+    chart = new uPlot(
+      {
+        width: plot.clientWidth || 600,
+        height,
+        padding: [10, 22, 0, 0],
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: sync && { key: sync } },
+        scales: {
+          x: linear
+            ? { time: false, range: linear.range }
+            : { time: true, range: (_, low, high) => (high - low < SHORTEST ? [low, low + SHORTEST] : [low, high]) },
+          y: { range: (_, low, high) => options.range(...(options.settle ? settled(low, high) : [low, high])) },
+        },
+        axes: [
+          {
+            ...axis,
+            space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 74),
+            ...(linear
+              ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) }
+              : { values: TIME_VALUES }),
+            gap: 6,
+            size: 30,
+          },
+          {
+            ...axis,
+            size: 54,
+            gap: 6,
+            space: 32,
+            values: (_, at) => at.map((each) => (options.axisFormat ?? plain)(each)),
+          },
+        ],
+        series: [
+          {},
+          ...specification.map((line) => ({
+            label: line.text,
+            stroke: line.hidden ? "transparent" : () => (line.faint ? faded(line.name, 0.4) : colour(line.name)),
+            width: line.hidden ? 0 : (line.width ?? 2),
+            dash: line.dash,
+            fill: line.fill ? () => faded(line.name, 0.13) : undefined,
+            points: {
+              show: line.points ?? ((plot) => plot.data[0].length < 4),
+              size: 6,
+              fill: () => colour(line.name),
+            },
+            paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
+            spanGaps: true,
+          })),
+        ],
+        bands: (options.bands ?? []).map(({ series, name }) => ({ series, fill: () => faded(name, 0.16) })),
+        hooks: { setCursor: [showTip], drawClear: [marks], setSize: [marks] },
+      },
+      data,
+      plot,
+    );
+    drawn.add(chart);
+    chart.over.append(tip);
+    options.ready?.(chart);
+  }
+
+  /** The extremes without the first twentieth, where few rewards make wild shares. */
+  function settled(low, high) {
+    const from = Math.floor(data[0].length / 20);
+    if (from < 2) return [low, high];
+    let [least, most] = [Infinity, -Infinity];
+    for (const column of data.slice(1)) {
+      for (let k = from; k < column.length; k += 1) {
+        if (column[k] === null) continue;
+        least = Math.min(least, column[k]);
+        most = Math.max(most, column[k]);
+      }
+    }
+    return most < least ? [low, high] : [least, most];
+  }
+
+  function marks() {
+    if (!chart) return;
+    for (const old of chart.over.querySelectorAll(".change-mark")) old.remove();
+    const width = chart.over.clientWidth;
+    for (const change of changes) {
+      const left = chart.valToPos(seconds(change.at), "x");
+      if (left >= -1 && left <= width + 1)
+        chart.over.prepend(
+          h("div", { class: "change-mark", style: { left: `${left}px` }, data: { kind: change.kind } }),
+        );
+    }
+    options.marks?.(chart);
+  }
+
+  function showTip() {
+    const { idx, left, top } = chart.cursor;
+    if (idx === null || idx === undefined || left < 0) {
+      tip.hidden = true;
+      return;
+    }
+    const reach = (chart.scales.x.max - chart.scales.x.min) * (6 / Math.max(1, chart.over.clientWidth));
+    const at = chart.posToVal(left, "x");
+    const near = changes.filter((each) => Math.abs(seconds(each.at) - at) <= reach).slice(0, 4);
+    const rows = specification
+      .map((line, k) => ({ line, value: data[k + 1][idx] }))
+      .filter(({ line, value }) => !line.hideTip && value !== null && value !== undefined);
+    if (options.sortTip) rows.sort((a, b) => b.value - a.value);
+    const more = rows.length - 9;
+    put(
+      tip,
+      h("div", { class: "when" }, linear ? linear.tip(data[0][idx], idx) : fullTime(data[0][idx])),
+      rows
+        .slice(0, 9)
+        .map(({ line, value }) =>
+          h(
+            "div",
+            { class: "row" },
+            h("span", { class: "key mark", style: { "--colour": `var(--${line.name})` } }),
+            label(line.text),
+            h("b", {}, format(value)),
+          ),
+        ),
+      more > 0 && h("div", { class: "when" }, `and ${more} more`),
+      near.map((each) => h("div", { class: "change" }, changeText(each))),
+    );
+    tip.hidden = false;
+    const over = chart.over;
+    const x = left + 16 + tip.offsetWidth > over.clientWidth ? left - 16 - tip.offsetWidth : left + 16;
+    const y = Math.max(0, Math.min((top < 0 ? 0 : top) - 20, over.clientHeight - tip.offsetHeight));
+    tip.style.transform = `translate(${Math.max(-40, x)}px, ${y}px)`;
+  }
+
+  new ResizeObserver(() => {
+    if (chart && plot.clientWidth && plot.clientWidth !== chart.width)
+      chart.setSize({ width: plot.clientWidth, height });
+  }).observe(plot);
+
+  plot.addEventListener("keydown", (event) => {
+    if (!chart || !["ArrowLeft", "ArrowRight", "Home", "End", "Escape"].includes(event.key)) return;
+    event.preventDefault();
+    if (event.key === "Escape") return void chart.setCursor({ left: -10, top: -10 });
+    const last = data[0].length - 1;
+    const now = chart.cursor.left >= 0 ? (chart.cursor.idx ?? last) : last;
+    const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last }[event.key];
+    const at = Math.min(last, Math.max(0, to));
+    chart.setCursor({ left: chart.valToPos(data[0][at], "x"), top: 30 });
+  });
+
+  return {
+    element: plot,
+    numbers,
+    get chart() {
+      return chart;
+    },
+    /** Show columns of numbers. Lines may change: the chart is then built again. */
+    draw(newLines, x, columns, newChanges = []) {
+      const same = chart && JSON.stringify(newLines) === JSON.stringify(specification);
+      specification = newLines;
+      data = [x, ...columns];
+      if (x.length === 1 && !linear) data = [[x[0] - 1, x[0]], ...columns.map((column) => [null, column[0]])]; // uPlot would show years
+      changes = newChanges;
+      plot.dataset.points = x.length;
+      if (x.length === 0) {
+        if (!nothing.isConnected) plot.append(nothing);
+      } else {
+        nothing.remove();
+        if (same) chart.setData(data);
+        else build();
+        plot.dataset.last = columns.length ? String(columns[0].at(-1)) : "";
+      }
+      numbers.renew();
+    },
+    /** Say in words what the chart shows, for screen readers. */
+    describe(text) {
+      plot.setAttribute("aria-label", `${options.title}. ${text}`);
+    },
+  };
+}
+
+// Times below an axis, by the distance between marks.
+const TIME_VALUES = [
+  [3600 * 24 * 365, "{YYYY}", null, null, null, null, null, null, 1],
+  [3600 * 24 * 28, "{MMM} {YYYY}", null, null, null, null, null, null, 1],
+  [3600 * 24, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [3600, "{D} {MMM} {HH}:{mm}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
+  [0.001, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
+];
+
+// small pictures
+
+/** An area over time, without axes: for a glance. */
+export function sparkline(values, title) {
+  const width = 240;
+  const height = 48;
+  const most = Math.max(...values, 1e-9);
+  const points = values.map(
+    (value, k) =>
+      `${((k * width) / Math.max(1, values.length - 1)).toFixed(1)},${(height - 1.5 - (value / most) * (height - 4)).toFixed(1)}`,
+  );
+  return s(
+    "svg",
+    {
+      class: "spark",
+      viewBox: `0 0 ${width} ${height}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": title,
+    },
+    s("line", { class: "base", x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5 }),
+    s("polygon", { class: "area", points: `0,${height} ${points.join(" ")} ${width},${height}` }),
+    s("polyline", { class: "stroke", points: points.join(" ") }),
+  );
+}
+
+/** A histogram of delays with logarithmic bounds. */
+export function delayBars(delays, wait) {
+  const { bounds, counts } = delays;
+  const total = counts.reduce((sum, each) => sum + each, 0);
+  if (total === 0) return h("p", { class: "muted" }, "No reward has arrived yet.");
+  let first = counts.findIndex((each) => each > 0);
+  let last = counts.length - 1 - [...counts].reverse().findIndex((each) => each > 0);
+  while (last - first < 5 && (first > 0 || last < counts.length - 1)) {
+    if (first > 0) first -= 1;
+    if (last < counts.length - 1 && last - first < 5) last += 1;
+  }
+  const most = Math.max(...counts);
+  const shown = counts
+    .slice(first, last + 1)
+    .map((count, k) => ({ count, upper: bounds[first + k] ?? null, lower: bounds[first + k - 1] ?? 0 }));
+  const name = ({ lower, upper }) => (upper === null ? `over ${duration(lower)}` : `up to ${duration(upper)}`);
+  const stride = Math.ceil(shown.length / 5);
+  return h(
+    "div",
+    {},
+    h(
+      "div",
+      {
+        class: "bars",
+        role: "img",
+        "aria-label": `Delay of rewards: ${shown.map((each) => `${name(each)}: ${each.count}`).join(", ")}`,
+      },
+      shown.map((each) =>
+        h(
+          "div",
+          {
+            class: `col ${wait && each.upper && each.upper > wait ? "late" : ""}`,
+            title: `${name(each)}: ${each.count} (${((100 * each.count) / total).toFixed(1)}%)`,
+          },
+          h("i", { style: { "--part": String(each.count / most) } }),
+        ),
+      ),
+    ),
+    h(
+      "div",
+      { class: "bar-axis", "aria-hidden": "true" },
+      shown.map((each, k) =>
+        h("span", {}, k % stride === 0 ? (each.upper === null ? "more" : duration(each.upper)) : ""),
+      ),
+    ),
+  );
+}
+
+/** A quantile of a histogram: the upper bound of the part that contains it. */
+export function quantile(delays, part) {
+  const total = delays.counts.reduce((sum, each) => sum + each, 0);
+  let reached = 0;
+  for (const [k, count] of delays.counts.entries()) {
+    reached += count;
+    if (total > 0 && reached >= part * total) return delays.bounds[k] ?? null;
+  }
+  return null;
+}

@@ -1,0 +1,146 @@
+// The frame of every page: which view an address shows, where one is, the theme, and who is signed in.
+
+import { address, explained, loadSession, may, root, send, session, signIn } from "./api.js";
+import { h, icon, label, put } from "./dom.js";
+
+const VIEWS = [
+  [/^\/$/, "home"],
+  [/^\/sign-in$/, "sign_in"],
+  [/^\/keys$/, "keys"],
+  [/^\/experiments\/([^/]+)\/live$/, "live"],
+  [/^\/experiments\/([^/]+)\/what-if$/, "what_if"],
+  [/^\/experiments\/([^/]+)\/log$/, "log"],
+  [/^\/experiments\/([^/]+)\/decision$/, "decision"],
+];
+
+const content = document.getElementById("content");
+
+async function start() {
+  const path = location.pathname.slice(root.length) || "/";
+  const [pattern, view] = VIEWS.find(([each]) => each.test(path)) ?? [null, null];
+  const name = pattern && decodeURIComponent(path.match(pattern)[1] ?? "");
+  const module = view && import(`./views/${view}.js`);
+  try {
+    await loadSession();
+    tools();
+    foot();
+    if (view === null) return notFound();
+    if (!session.signed_in && view !== "sign_in") return signIn();
+    const { show } = await module;
+    await show(content, name);
+  } catch (problem) {
+    failed(problem);
+  }
+}
+
+function notFound() {
+  document.title = "Not found · alphafair";
+  put(
+    content,
+    h(
+      "div",
+      { class: "empty" },
+      h("h1", {}, "There is no such page"),
+      h("p", {}, h("a", { href: address("/") }, "See all experiments")),
+    ),
+  );
+}
+
+/** Show why a view cannot be shown, and how to repair it. */
+function failed(problem) {
+  document.title = "Problem · alphafair";
+  put(
+    content,
+    h(
+      "div",
+      { class: "empty" },
+      h(
+        "h1",
+        {},
+        problem.status === 404
+          ? "There is no such experiment or decision"
+          : problem.status === 403
+            ? "This key may not see this page"
+            : "This page cannot be shown",
+      ),
+      h("p", { class: "lead" }, explained(problem)),
+      h(
+        "p",
+        {},
+        h("button", { type: "button", onclick: () => location.reload() }, "Try again"),
+        " ",
+        h("a", { class: "button quiet", href: address("/") }, "See all experiments"),
+      ),
+    ),
+  );
+  if (!problem.status && problem.code !== "no_connection") console.error(problem);
+}
+
+function tools() {
+  put(
+    document.getElementById("tools"),
+    h("span", { id: "connection", class: "connection", hidden: true }),
+    may("admin") &&
+      session.experiments === null &&
+      h("a", { class: "button quiet", href: address("/keys") }, icon("key"), h("span", { class: "text" }, "Keys")),
+    theme(),
+    session.needs_key &&
+      session.signed_in && [
+        label(session.name ?? "", { class: "who" }),
+        h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"),
+      ],
+  );
+}
+
+async function signOut() {
+  await send("DELETE", address("/session"));
+  location.assign(address("/sign-in"));
+}
+
+/** Three states in turn: as the system prefers, light, dark. */
+function theme() {
+  const states = ["auto", "light", "dark"];
+  const icons = { auto: "auto", light: "sun", dark: "moon" };
+  const texts = { auto: "Theme: as the system prefers", light: "Theme: light", dark: "Theme: dark" };
+  const button = h("button", {
+    type: "button",
+    class: "quiet square",
+    id: "theme",
+    onclick: () => {
+      const next = states[(states.indexOf(current()) + 1) % states.length];
+      if (next === "auto") delete document.documentElement.dataset.theme;
+      else document.documentElement.dataset.theme = next;
+      try {
+        localStorage.setItem("alphafair.theme", next);
+      } catch {
+        // storage is blocked: the choice holds for this page
+      }
+      draw();
+    },
+  });
+  const current = () => document.documentElement.dataset.theme ?? "auto";
+  const draw = () => {
+    put(button, icon(icons[current()]));
+    button.setAttribute("aria-label", texts[current()]);
+    button.title = texts[current()];
+  };
+  draw();
+  return button;
+}
+
+function foot() {
+  put(
+    document.getElementById("foot"),
+    h("span", {}, `alphafair ${session.version}`),
+    session.signed_in && h("a", { href: address("/docs") }, "The API"),
+    h("a", { href: jsonAddress() }, "This page as JSON"),
+  );
+}
+
+function jsonAddress() {
+  const path = location.pathname.slice(root.length);
+  const names = { "/": "/index.json", "/sign-in": "/session.json", "/keys": "/v1/keys" };
+  return address((names[path || "/"] ?? `${path}.json`) + (path === "/sign-in" ? "" : location.search));
+}
+
+start();

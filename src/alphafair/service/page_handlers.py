@@ -1,0 +1,256 @@
+"""What the routes of the page do: the shell, its files, signing in, its numbers as JSON, and streams of events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import alphafair
+from alphafair.engine.reports import LogFilter
+from alphafair.engine.summary import SECOND
+from alphafair.errors import RequestError
+from alphafair.service import page_views
+from alphafair.service.errors import failure, http_failure
+from alphafair.service.handlers import caller_of
+from alphafair.service.keys import LOCAL, ROLES
+from alphafair.service.messages import Request, Response
+from alphafair.service.page_files import PAGE_POLICY, File
+from alphafair.service.page_messages import (
+    ContextRow,
+    ContextsAnswer,
+    ContextsQuery,
+    Curve,
+    DecisionAnswer,
+    DecisionQuery,
+    IndexAnswer,
+    LiveAnswer,
+    LogAnswer,
+    LogPageQuery,
+    PresentPoint,
+    SessionAnswer,
+    SignIn,
+    WhatIfAnswer,
+    WhatIfQuery,
+)
+from alphafair.service.sessions import Session, cookie, is_own_page, is_secure
+from alphafair.service.watchers import ALL, index_answer, visible
+
+if TYPE_CHECKING:
+    from alphafair.service.keys import Caller
+    from alphafair.service.service import Service
+
+LEAST_REWARDS: Final = 100  # rewarded decisions for a curve
+MOST_ROUNDS: Final = 50_000  # of them that are used: the latest
+GROWN, GROWN_SECONDS = 1.1, 60.0  # a curve is computed again once the log is so many times as long, and so much older
+REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has changed
+
+
+# the shell and its files
+
+
+async def page(service: Service, request: Request) -> Response:
+    return _sent(request, service.files.shell)
+
+
+async def experiment_page(service: Service, request: Request, name: str) -> Response:
+    return _sent(request, service.files.shell, 200 if service.engine.has(name) else 404)
+
+
+async def static_file(service: Service, request: Request, file: str) -> Response:
+    found = service.files.static.get(file)
+    if found is None or file.endswith(".html"):
+        raise http_failure(404, repair="Load the page again: its files may have changed.")
+    return _sent(request, found)
+
+
+def _sent(request: Request, file: File, status: int = 200) -> Response:
+    headers = {
+        b"cache-control": REVALIDATED,
+        b"content-security-policy": PAGE_POLICY,
+        b"etag": file.etag,
+        b"referrer-policy": b"same-origin",
+    }
+    if status == 200 and file.etag in request.headers.get(b"if-none-match", b""):
+        return Response(304, headers=headers, content_type=file.content_type)
+    return Response(status, file.body, headers, file.content_type)
+
+
+# signing in
+
+
+async def session(service: Service, request: Request) -> SessionAnswer:
+    return _session(service, request.caller, service.access.sessions.find(request.headers))
+
+
+async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
+    if not service.access.keyring.any_created:
+        raise failure(409, "no_keys", "No keys exist: everybody on this machine may use the page.")
+    if not is_own_page(request.headers):
+        raise failure(403, "cross_site", "Only the page of this service can sign in.")
+    caller = service.access.keyring.find(body.key.strip())
+    if caller is None:
+        message = "The key is unknown, expired or revoked."
+        repair = "Check that the whole key was pasted."
+        raise failure(401, "unauthorized", message, repair=repair, www_authenticate="Bearer")
+    token, begun = service.access.sessions.begin(caller.id)
+    return _with_cookie(service, request, token, _session(service, caller, begun), 201)
+
+
+async def sign_out(service: Service, request: Request) -> Response:
+    if service.access.sessions.find(request.headers) is not None:
+        if request.caller is None:
+            raise failure(403, "cross_site", "Only the page of this service can sign out.")
+        service.access.sessions.end(request.headers)
+    return _with_cookie(service, request, "", _session(service, None, None), 200)
+
+
+def _with_cookie(service: Service, request: Request, token: str, answer: SessionAnswer, status: int) -> Response:
+    lifetime = {} if token else {"lifetime": 0.0}
+    value = cookie(token, service.root_path, secure=is_secure(request.headers), **lifetime)
+    return Response(status, service.encode(answer), {b"set-cookie": value})
+
+
+def _session(service: Service, caller: Caller | None, found: Session | None) -> SessionAnswer:
+    with_session = caller is not None and found is not None and caller.id == found.key_id
+    return SessionAnswer(
+        signed_in=caller is not None,
+        needs_key=service.access.keyring.any_created,
+        name=None if caller is None else caller.name,
+        key_id=None if caller is None or caller.name == LOCAL else caller.id,
+        role=None if caller is None else caller.role,  # type: ignore[arg-type]
+        roles=[] if caller is None else [role for role in ROLES if role in ROLES[caller.role]],
+        experiments=None if caller is None or caller.experiments is None else sorted(caller.experiments),
+        csrf=found.csrf if found is not None and with_session else None,
+        expires_at=found.expires_at if found is not None and with_session else None,
+        version=alphafair.__version__,
+    )
+
+
+# experiments
+
+
+async def index(service: Service, request: Request) -> IndexAnswer:
+    found = await asyncio.to_thread(service.engine.overviews)
+    return visible(index_answer(service, found), caller_of(request).experiments)
+
+
+async def live(service: Service, request: Request, name: str) -> LiveAnswer:
+    return await asyncio.to_thread(lambda: page_views.live_answer(service.engine.overview(name)))
+
+
+async def contexts(service: Service, request: Request, name: str, query: ContextsQuery) -> ContextsAnswer:
+    arms, total, found = await asyncio.to_thread(
+        service.engine.frequent_contexts, name, query.search, query.limit, query.offset
+    )
+    unknown: list[float | None] = [None] * len(arms)
+    rows = [ContextRow(each.label, each.decisions, [*(each.probabilities or unknown)]) for each in found]
+    return ContextsAnswer(arms, total, rows)
+
+
+async def all_events(service: Service, request: Request) -> Response:
+    return _stream(service, request, ALL)
+
+
+async def events(service: Service, request: Request, name: str) -> Response:
+    if not service.engine.has(name):
+        repair = "Check the name of the experiment."
+        raise RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
+    return _stream(service, request, name)
+
+
+def _stream(service: Service, request: Request, name: str) -> Response:
+    def check() -> object:
+        return service.access.admit(request.headers, request.address, "read", name or None, counted=False)
+
+    last_id = request.headers.get(b"last-event-id", b"").decode("latin-1")
+    stream = service.watchers.watch(name, caller_of(request), last_id, check)
+    headers = {b"x-accel-buffering": b"no"}  # nginx forwards events as they come
+    return Response(200, headers=headers, content_type=b"text/event-stream", stream=stream)
+
+
+# what if
+
+
+async def what_if(service: Service, request: Request, name: str, query: WhatIfQuery) -> WhatIfAnswer:
+    job = await asyncio.to_thread(service.engine.calculation_job, name)
+    n_rewards: int = job["rewards"]
+    key = "what_if", job["experiment"]
+    last = service.calculations.find(key)
+    before = service.curves.get(job["experiment"])
+    if n_rewards < LEAST_REWARDS:
+        sentence = f"There are {n_rewards:,} rewarded decisions. The curve needs at least {LEAST_REWARDS:,}."
+        return WhatIfAnswer("too few", sentence, n_rewards, _present(job, {}), None)
+    if last is not None and last.status == "ready":
+        before = service.curves[job["experiment"]] = last.result
+    grown = last is not None and n_rewards >= GROWN * last.job["rewards"]
+    is_old = last is not None and last.status != "computing" and time.time() - last.done_at >= GROWN_SECONDS
+    if last is None or (query.renew and last.status != "computing") or (grown and is_old):
+        last = service.calculations.begin(key, {"kind": "what_if", "rounds": MOST_ROUNDS, **job})
+    curve = None if before is None else _curve(before["curve"])
+    present = _present(job, {} if before is None else before["present"])
+    if last.status == "computing":
+        sentence = "The curve is being computed from the log, in the background."
+        return WhatIfAnswer("computing", sentence, n_rewards, present, curve)
+    if last.status == "failed":
+        sentence = f"The curve could not be computed: {last.problem}"
+        return WhatIfAnswer("failed", sentence, n_rewards, present, curve)
+    used = last.result["curve"]["rounds"]
+    latest = "" if used >= last.job["rewards"] else "latest "
+    sentence = f"From the {latest}{used:,} rewarded decisions of this experiment."
+    return WhatIfAnswer("ready", sentence, n_rewards, present, curve)
+
+
+def _curve(found: Mapping[str, Any]) -> Curve:
+    return msgspec.convert(found, Curve)
+
+
+def _present(job: Mapping[str, Any], found: Mapping[str, float]) -> PresentPoint:
+    alpha = page_views.shown_alpha(job["alpha"])
+    return PresentPoint(alpha, found.get("average_reward"), found.get("jain_index"), found.get("least_share"))
+
+
+# the log
+
+
+async def log_page(service: Service, request: Request, name: str, query: LogPageQuery) -> LogAnswer:
+    wanted = LogFilter(
+        query.context or None,
+        query.arm or None,
+        query.state or None,
+        None if query.since is None else int(query.since * SECOND),
+        None if query.until is None else int(query.until * SECOND),
+        query.before,
+    )
+    return page_views.log_answer(await asyncio.to_thread(service.engine.log_page, name, wanted, query.limit))
+
+
+async def decision(service: Service, request: Request, name: str, query: DecisionQuery) -> DecisionAnswer:
+    story = await asyncio.to_thread(service.engine.decision_story, name, query.id)
+    if story.probabilities is not None:
+        sentence = "The distribution is stored with the decision."
+        return page_views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
+    key = "probabilities", story.row.seq
+    found = service.calculations.find(key)
+    if found is None:
+        job = await asyncio.to_thread(service.engine.calculation_job, name)
+        row = story.row
+        asked = {"position": row.state_version, "context": row.context, "available": story.available.tolist()}
+        if row.available is None:
+            asked["available"] = None
+        found = service.calculations.begin(key, {**job, "kind": "probabilities", **asked})
+    if found.status == "computing":
+        sentence = "The distribution is being recomputed from the log before the decision, in the background."
+        return page_views.decision_answer(story, "computing", sentence, None)
+    if found.status == "failed":
+        sentence = f"The distribution could not be recomputed: {found.problem}"
+        return page_views.decision_answer(story, "unavailable", sentence, None)
+    values = found.result["probabilities"]
+    if values[story.row.arm] != story.row.propensity:
+        sentence = "This version of the policy draws with other probabilities than the one that made the decision."
+        return page_views.decision_answer(story, "unavailable", sentence, None)
+    sentence = "Recomputed from the log before the decision; the logged propensity is the same to the last bit."
+    return page_views.decision_answer(story, "recomputed", sentence, values)

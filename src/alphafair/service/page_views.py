@@ -1,0 +1,294 @@
+"""What the page shows of experiments: overviews of the engine in, messages out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphafair.engine.ledger import FoundRow
+from alphafair.engine.reports import Certificate as Bounds
+from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
+from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
+from alphafair.formatting import json_alpha
+from alphafair.service.handlers import described
+from alphafair.service.marks import marks_of
+from alphafair.service.messages import ChangeItem
+from alphafair.service.page_messages import (
+    ArmProbability,
+    Certificate,
+    DecisionAnswer,
+    Delays,
+    IndexItem,
+    LiveAnswer,
+    LiveUpdate,
+    LogAnswer,
+    LogRow,
+    Series,
+    Settings,
+    Share,
+    Sparkline,
+)
+
+MINUTE: Final = 60.0  # seconds that a rate is measured over
+PARTS, MOST_JOINED = 60, 4  # parts of a sparkline, and the most buckets in one of them
+
+
+def seconds(at: int | None) -> float | None:
+    """A time of the log as seconds since 1970; None for 0, which stands for never."""
+    return at / SECOND if at else None
+
+
+def rate(found: Overview) -> float:
+    """Decisions per second over the last minute."""
+    recent = found.summary.recent(found.at, MINUTE)
+    return float(recent.decisions.sum() / recent.seconds)
+
+
+def shown_alpha(alpha: float | None) -> Any:
+    """An alpha as JSON has it: a number, "inf", or null."""
+    return None if alpha is None else json_alpha(alpha)
+
+
+def _known(values: NDArray[np.float64]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# all experiments
+
+
+def index_item(found: Overview) -> IndexItem:
+    """An experiment at a glance."""
+    status, summary = found.status, found.summary
+    jain_index, welfare = found.fairness
+    return IndexItem(
+        name=status.name,
+        policy=status.policy,
+        feedback=status.feedback,  # type: ignore[arg-type]
+        alpha=shown_alpha(status.alpha),
+        paused=status.paused,
+        arms=len(status.arms),
+        contexts=status.contexts,
+        decisions=status.decisions,
+        rewards=status.rewards,
+        pending=status.pending,
+        decisions_per_second=rate(found),
+        welfare=_number(welfare),
+        jain_index=_number(jain_index),
+        last_event=seconds(summary.last_event),
+        sparkline=sparkline(summary, found.at),
+        marks=marks_of(found),
+    )
+
+
+def sparkline(summary: Summary, now: int) -> Sparkline:
+    """Decisions and mean rewards of the last buckets, some of them joined; the last part is that of `now`."""
+    last = max(summary.bucket, (now - summary.start) // summary.width)
+    joined = min(MOST_JOINED, last // PARTS + 1)
+    n_parts = min(PARTS, last // joined + 1)
+    first = last + 1 - joined * n_parts
+    decisions = summary.arm_decisions[max(0, first) : summary.n_buckets].sum(axis=1)
+    earned = summary.arm_rewards[max(0, first) : summary.n_buckets].sum(axis=1)
+    rewards = summary.rewards[max(0, first) : summary.n_buckets]
+    columns = [_in_parts(column, max(0, -first), joined * n_parts, joined) for column in (decisions, rewards, earned)]
+    return Sparkline(
+        start=(summary.start + first * summary.width) / SECOND,
+        width=joined * summary.width / SECOND,
+        decisions=columns[0].tolist(),
+        reward_per_decision=[
+            earned / count if count else None
+            for count, earned in zip(columns[1].tolist(), columns[2].tolist(), strict=True)
+        ],
+    )
+
+
+def _in_parts(values: NDArray[Any], before: int, n: int, joined: int) -> NDArray[Any]:
+    """The sums of parts of `joined` values, after some zeros before and behind."""
+    padded = np.zeros(n, dtype=values.dtype)
+    padded[before : before + len(values)] = values
+    return np.asarray(padded.reshape(-1, joined).sum(axis=1))
+
+
+# one experiment
+
+
+def series(found: Overview, first: int = 0) -> Series:
+    """What happened over time, from a bucket on; the fairness of the last bucket is the current one."""
+    summary, end = found.summary, found.summary.n_buckets
+    fairness = summary.fairness[first:end].copy()
+    if len(fairness):
+        fairness[-1] = found.fairness
+    decisions, earned = summary.arm_decisions[first:end], summary.arm_rewards[first:end]
+    return Series(
+        start=summary.start / SECOND,
+        width=summary.width / SECOND,
+        first=first,
+        decisions=decisions.sum(axis=1).tolist(),
+        rewards=summary.rewards[first:end].tolist(),
+        reward_sums=earned.sum(axis=1).tolist(),
+        expired=summary.expired[first:end].tolist(),
+        jain_index=_known(fairness[:, 0]),
+        welfare=_known(fairness[:, 1]),
+        arms=list(found.status.pulls),
+        arm_decisions=decisions.T.tolist(),
+        arm_reward_sums=earned.T.tolist(),
+    )
+
+
+def shares(found: Overview) -> list[Share]:
+    """What every group, or arm, got, and what it is entitled to."""
+    status = found.status
+    live, masked = set(status.arms), set(status.masked_arms)
+    members: dict[str, list[str]] = {}
+    for arm in status.pulls:
+        members.setdefault(found.group_of.get(arm, arm), []).append(arm)
+    entitlements = (status.groups.entitlements if status.groups is not None else None) or {}
+    entitled = {label: entitlements.get(label, 1.0) for label, arms in members.items() if live & set(arms)}
+    all_entitled = sum(entitled.values()) or 1.0
+    all_rewards = sum(status.cumulative_rewards.values())
+    return [
+        Share(
+            label=label,
+            arms=arms,
+            live=label in entitled,
+            masked=label in entitled and live & set(arms) <= masked,
+            entitled=entitled.get(label, 0.0) / all_entitled,
+            decisions=sum(status.pulls[arm] for arm in arms) / max(1, status.decisions),
+            rewards=sum(status.cumulative_rewards[arm] for arm in arms) / all_rewards if all_rewards > 0.0 else None,
+            account=status.accounts.get(label),
+            n_decisions=sum(status.pulls[arm] for arm in arms),
+            reward_sum=sum(status.cumulative_rewards[arm] for arm in arms),
+        )
+        for label, arms in members.items()
+    ]
+
+
+def delays(summary: Summary) -> Delays:
+    """How long rewards took, without the empty ends of the histogram."""
+    used = np.flatnonzero(summary.delays)
+    first, last = (int(used[0]), int(used[-1])) if len(used) else (0, 0)
+    bounds = [bound / SECOND for bound in DELAY_BOUNDS[first:last]]
+    return Delays(bounds, summary.delays[first : last + 1].tolist(), summary.delay_sum / SECOND)
+
+
+def certificate(found: Bounds | None) -> Certificate | None:
+    """The bounds of a run with full information, in words."""
+    if found is None:
+        return None
+    parts = []
+    if found.welfare_ratio is not None:
+        parts.append(
+            f"No fixed policy would have more than {found.welfare_ratio:.4g} times the present welfare, "
+            "whatever the rewards were."
+        )
+    if found.regret is not None:
+        parts.append(f"The regret is at most {found.regret:.6g}.")
+    return Certificate(found.welfare_ratio, found.regret, " ".join(parts))
+
+
+def _parts_of(found: Overview, first: int) -> dict[str, Any]:
+    return {
+        "at": found.at / SECOND,
+        "position": found.position,
+        "experiment": described(found.status),
+        "decisions_per_second": rate(found),
+        "last_event": seconds(found.summary.last_event),
+        "series": series(found, first),
+        "changes": [ChangeItem(*change) for change in found.changes],
+        "shares": shares(found),
+        "delays": delays(found.summary),
+        "certificate": certificate(found.certificate),
+        "marks": marks_of(found),
+    }
+
+
+def live_answer(found: Overview) -> LiveAnswer:
+    """Everything about one experiment; `found` has all its changes."""
+    return LiveAnswer(**_parts_of(found, 0))
+
+
+def live_update(found: Overview, first: int) -> LiveUpdate:
+    """What has changed since an earlier overview, whose last bucket was `first`; `found` has the changes since."""
+    return LiveUpdate(**_parts_of(found, first))
+
+
+# the log
+
+
+def log_row(row: FoundRow, arms: Sequence[str]) -> LogRow:
+    """A decision as the log shows it."""
+    reward = row.reward
+    if row.rewards is not None:
+        reward = float(np.frombuffer(row.rewards, dtype="<f8")[row.arm])
+    return LogRow(
+        position=row.seq,
+        id=row.id,
+        at=row.at / SECOND,
+        context=row.label,
+        arm=arms[row.arm],
+        propensity=row.propensity,
+        state=state_of(row),  # type: ignore[arg-type]
+        reward=reward,
+        rewarded_at=seconds(row.settled_at),
+    )
+
+
+def log_answer(page: LogPage) -> LogAnswer:
+    """A page of the log."""
+    next = None if page.ended else page.searched_to + 1
+    return LogAnswer([log_row(row, page.arms) for row in page.rows], next, page.searched_to)
+
+
+def decision_answer(
+    story: DecisionStory, status: str, sentence: str, probabilities: Sequence[float] | None
+) -> DecisionAnswer:
+    """The story of a decision; `probabilities` has a number for every arm of that time, if they are known."""
+    row, then = story.row, story.at_that_time
+    arms = []
+    for number, arm in enumerate(then.arms):
+        if number in then.retired:
+            continue
+        drawn = number == row.arm
+        reward = None
+        if story.rewards is not None and number < len(story.rewards):
+            reward = float(story.rewards[number])
+        elif drawn:
+            reward = row.reward
+        probability = None if probabilities is None else float(probabilities[number])
+        if probability is None and drawn:
+            probability = row.propensity
+        if not story.available[number]:
+            probability = 0.0
+        arms.append(ArmProbability(arm, bool(story.available[number]), probability, drawn, reward))
+    late = row.late_reward
+    if row.late_rewards is not None:
+        late = float(np.frombuffer(row.late_rewards, dtype="<f8")[row.arm])
+    return DecisionAnswer(
+        row=log_row(row, then.arms),
+        source=row.source,
+        deferred=bool(row.deferred),
+        activated_at=seconds(row.activated_at),
+        late_reward=late,
+        late_reward_at=seconds(row.late_at),
+        probabilities_status=status,  # type: ignore[arg-type]
+        probabilities_sentence=sentence,
+        arms=arms,
+        settings=Settings(
+            alpha=shown_alpha(then.alpha),
+            arms=then.live_arms,
+            masked_arms=[then.arms[number] for number in sorted(then.masked)],
+            policy=then.policy_name,
+            period=then.period_number,
+            version=row.policy_version,
+        ),
+        state_version=row.state_version,
+        changes_since=[ChangeItem(*change) for change in story.changes_since],
+        events_since=story.position - row.seq,
+    )

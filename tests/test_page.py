@@ -1,0 +1,835 @@
+"""The page without a browser: its JSON has the ledger's numbers, its events miss nothing, strangers stay outside."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from alphafair import metrics
+from alphafair.engine import Decide, Engine, Reward
+from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.summary import SECOND, Summary
+from alphafair.service import calculations, keys, marks, page_handlers, watchers
+from alphafair.service.page_files import PageFiles
+from alphafair.service.page_views import sparkline
+from alphafair.service.routes import ROUTES
+from alphafair.service.sessions import COOKIE, LIFETIME, MOST, Sessions
+from tests.serving import ARMS, Running, error, running
+from tests.stores import live_state
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\u202eright to left",
+    "x" * 200,
+    "🙂 & \"quotes\" 'too'",
+    "a/b?c=d&e#f%2F",
+    "../..",
+]
+PAGES = [route.path.replace("{name}", "home") for route in ROUTES if route.is_page]
+
+
+def play(engine: Engine, name: str, n: int, *, seed: int = 1, contexts: int = 7) -> list[str]:
+    """Decisions, nine of ten with a reward; the ids of all."""
+    rng, ids = random.Random(seed), []
+    for k in range(n):
+        receipt = engine.decide(name, f"visitor {k % contexts}")
+        ids.append(receipt.id)
+        if k % 10:
+            engine.reward(receipt.id, rng.random())
+    return ids
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path / "shop.db") as shop:
+        shop.engine.create("home", arms=ARMS, alpha=0.9)
+        yield shop
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[tuple[Running, dict[str, str]]]:
+    """A service with a key of every role, and one that is limited to another experiment."""
+    path = tmp_path / "locked.db"
+    tokens = {role: keys.create(path, role, f"the {role}") for role in keys.ROLES}
+    tokens["elsewhere"] = keys.create(path, "admin", "elsewhere", experiments=["other"])
+    with running(path) as shop:
+        shop.engine.create("home", arms=ARMS)
+        shop.engine.create("other", arms=ARMS)
+        yield shop, tokens
+
+
+def get(shop: Running, path: str, **options: Any) -> Any:
+    answer = shop.http.get(path, **options)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# the JSON of every view
+
+
+def test_all_experiments_at_a_glance(shop: Running) -> None:
+    play(shop.engine, "home", 50)
+    shop.engine.create("second", arms=["a", "b"], policy="uniform", feedback="bandit")
+    shop.engine.pause("second")
+    found = get(shop, "/index.json")
+    assert found["position"] == shop.engine.position
+    home, second = found["items"]
+    status = shop.engine.experiment("home")
+    for field in ("name", "policy", "feedback", "alpha", "decisions", "rewards", "pending", "contexts", "welfare"):
+        assert home[field] == getattr(status, field), field
+    assert home["jain_index"] == metrics.jain_index([*status.accounts.values()])
+    assert home["decisions_per_second"] > 0.0
+    assert sum(home["sparkline"]["decisions"]) == 50
+    assert home["sparkline"]["start"] <= found["at"]
+    assert len(home["sparkline"]["decisions"]) == len(home["sparkline"]["reward_per_decision"]) <= 60
+    assert time.time() - 60.0 < home["last_event"] <= time.time()
+    assert (home["marks"], [mark["code"] for mark in second["marks"]]) == ([], ["paused"])
+    assert second["jain_index"] is None
+
+
+def test_one_experiment_has_the_numbers_of_the_ledger(shop: Running) -> None:
+    play(shop.engine, "home", 80)
+    shop.engine.set_alpha("home", 0.5)
+    found = get(shop, "/experiments/home/live.json")
+    assert found["experiment"] == get(shop, "/v1/experiments/home")
+    status, series = shop.engine.experiment("home"), found["series"]
+    assert sum(series["decisions"]) == status.decisions == 80
+    assert sum(series["rewards"]) == status.rewards == 72
+    assert series["arms"] == ARMS
+    for arm, decisions, earned in zip(ARMS, series["arm_decisions"], series["arm_reward_sums"], strict=True):
+        assert sum(decisions) == status.pulls[arm]
+        assert sum(earned) == pytest.approx(status.cumulative_rewards[arm])
+    assert sum(series["reward_sums"]) == pytest.approx(sum(status.cumulative_rewards.values()))
+    assert series["welfare"][-1] == status.welfare
+    assert [change["kind"] for change in found["changes"]] == ["create", "set_alpha"]
+    assert found["changes"] == get(shop, "/v1/experiments/home/history")["items"]
+    assert sum(found["delays"]["counts"]) == 72
+    assert len(found["delays"]["bounds"]) == len(found["delays"]["counts"]) - 1
+    assert found["certificate"] is None
+    for share in found["shares"]:
+        assert share["entitled"] == pytest.approx(1 / 3)
+        assert share["decisions"] == status.pulls[share["label"]] / 80
+        assert share["account"] == status.accounts[share["label"]]
+    assert sum(share["rewards"] for share in found["shares"]) == pytest.approx(1.0)
+    assert error(shop.http.get("/experiments/nope/live.json"))["code"] == "unknown_experiment"
+
+
+def test_groups_have_shares_and_full_information_a_certificate(shop: Running) -> None:
+    groups = {"labels": ["x", "y", "x"], "entitlements": {"x": 3.0}}
+    shop.engine.create("full", arms=ARMS, policy="alpha-fair", alpha=0.5, groups=groups)
+    for k in range(20):
+        receipt = shop.engine.decide("full", f"v{k % 3}")
+        shop.engine.reward(receipt.id, dict.fromkeys(ARMS, 0.5))
+    shop.engine.retire_arm("full", "ben")
+    found = get(shop, "/experiments/full/live.json")
+    one, other = found["shares"]
+    assert (one["label"], one["arms"], one["live"], other["live"]) == ("x", ["ada", "cyd"], True, False)
+    assert (one["entitled"], other["entitled"]) == (1.0, 0.0)
+    policy = live_state(shop.engine).experiments["full"].policy
+    assert found["certificate"]["welfare_ratio"] == metrics.welfare_certificate(policy)
+    assert found["certificate"]["regret"] == metrics.regret_certificate(policy)
+    assert "No fixed policy" in found["certificate"]["sentence"]
+
+
+def test_books_of_past_periods_are_shown(shop: Running) -> None:
+    play(shop.engine, "home", 20)
+    shop.engine.new_period("home")
+    periods = get(shop, "/experiments/home/live.json")["experiment"]["periods"]
+    assert [period["number"] for period in periods] == [0, 1]
+    assert sum(periods[0]["rewards"].values()) > 0.0
+
+
+def test_contexts_are_listed_by_their_decisions_and_searched(shop: Running) -> None:
+    for k, label in enumerate(["rare", "Often", "some", "oft"]):
+        shop.engine.submit([Decide("home", label)] * (1, 9, 4, 9)[k])
+    shop.engine.mask_arm("home", "ben")
+    found = get(shop, "/experiments/home/contexts.json")
+    assert [(row["label"], row["decisions"]) for row in found["items"]] == [
+        ("Often", 9),
+        ("oft", 9),
+        ("some", 4),
+        ("rare", 1),
+    ]
+    assert (found["total"], found["arms"]) == (4, ARMS)
+    policy = live_state(shop.engine).experiments["home"].policy
+    expected = policy.probabilities(1, available=[True, False, True])
+    assert found["items"][0]["probabilities"] == expected.tolist()
+    assert found["items"][0]["probabilities"][1] == 0.0
+    found = get(shop, "/experiments/home/contexts.json?search=OFT&limit=1&offset=1")
+    assert (found["total"], [row["label"] for row in found["items"]]) == (2, ["oft"])
+    assert get(shop, "/experiments/home/contexts.json?search=nobody")["items"] == []
+    shop.engine.erase("home", "Often")
+    assert get(shop, "/experiments/home/contexts.json")["items"][0]["label"] == "erased-1"
+    for wrong in ("limit=0", "limit=201", "offset=-1", "limit=x", "other=1"):
+        assert shop.http.get(f"/experiments/home/contexts.json?{wrong}").status_code == 422
+
+
+# the log
+
+
+def test_the_log_is_filtered_and_paged(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alphafair.engine.reports.STRETCH", 10)
+    ids = play(shop.engine, "home", 60)
+    shop.engine.create("noise", arms=ARMS)
+    play(shop.engine, "noise", 30)
+    pages, before = [], ""
+    while before is not None:
+        page = get(shop, f"/experiments/home/log.json?limit=7&before={before}")
+        pages.append(page["items"])
+        before = page["next"]
+    rows = [row for page in pages for row in page]
+    assert [row["id"] for row in rows] == ids[::-1]
+    assert all(len(page) == 7 for page in pages[:-1])
+    exported = {
+        row["id"]: row
+        for row in map(json.loads, shop.http.get("/v1/experiments/home/log?format=jsonl").text.splitlines())
+    }
+    for row in rows:
+        same = exported[row["id"]]
+        assert [row[name] for name in ("context", "arm", "propensity", "reward")] == [
+            same[name] for name in ("context", "arm", "propensity", "reward")
+        ]
+        assert row["position"] == same["seq"]
+    for query, keep in {
+        "context=visitor 3": lambda row: row["context"] == "visitor 3",
+        "arm=ada": lambda row: row["arm"] == "ada",
+        "state=pending": lambda row: row["reward"] is None,
+        "state=rewarded&arm=ben": lambda row: row["reward"] is not None and row["arm"] == "ben",
+        f"since={rows[20]['at']}": lambda row: row["at"] >= rows[20]["at"],
+        f"until={rows[20]['at']}": lambda row: row["at"] < rows[20]["at"],
+        "context=nobody": lambda row: False,
+        "arm=nobody": lambda row: False,
+        "state=expired": lambda row: False,
+    }.items():
+        found = get(shop, f"/experiments/home/log.json?limit=500&{query}")
+        assert [row["id"] for row in found["items"]] == [row["id"] for row in rows if keep(row)], query
+        assert found["next"] is None
+    for wrong in ("state=lost", "limit=0", "since=yesterday", "before=x"):
+        assert shop.http.get(f"/experiments/home/log.json?{wrong}").status_code == 422
+
+
+def test_every_state_of_a_decision_can_be_found(tmp_path: Path) -> None:
+    now = [1_800_000_000.0]
+    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=0, clock=lambda: int(now[0] * 1e9))
+    with running(tmp_path / "shop.db", engine=engine) as shop:
+        engine.create("home", arms=ARMS, reward_wait=60.0)
+        engine.create("default", arms=ARMS, reward_wait=60.0, default_reward=0.5)
+        engine.decide("home", "v", id="expired")
+        engine.decide("home", "v", id="lapsed", deferred=True)
+        engine.decide("default", "v", id="defaulted")
+        now[0] += 100.0
+        engine.expire()
+        assert engine.reward("expired", 0.25).outcome == "expired"
+        position = engine.position
+        engine.decide("home", "v", id="rolled_back")
+        engine.rollback("home", position)
+        engine.decide("home", "v", id="pending")
+        engine.decide("home", "v", id="deferred", deferred=True)
+        engine.decide("home", "v", id="activated", deferred=True)
+        engine.activate("activated")
+        engine.decide("home", "v", id="rewarded")
+        engine.reward("rewarded", 0.75)
+        for state in ("expired", "lapsed", "rolled_back", "deferred", "rewarded"):
+            found = get(shop, f"/experiments/home/log.json?state={state}")["items"]
+            assert [(row["id"], row["state"]) for row in found] == [(state, state)]
+        found = get(shop, "/experiments/home/log.json?state=pending")["items"]
+        assert [row["id"] for row in found] == ["activated", "pending"]
+        found = get(shop, "/experiments/default/log.json?state=defaulted")["items"]
+        assert [(row["id"], row["reward"]) for row in found] == [("defaulted", 0.5)]
+        story = get(shop, "/experiments/home/decision.json?id=expired")
+        assert (story["source"], story["row"]["reward"], story["late_reward"]) == ("expired", None, 0.25)
+        assert get(shop, "/experiments/home/decision.json?id=activated")["activated_at"] == now[0]
+
+
+def wait_for(read: Callable[[], Any], done: Callable[[Any], bool], seconds: float = 120.0) -> Any:
+    until = time.monotonic() + seconds
+    while not done(found := read()):
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.compiled
+def test_the_story_of_a_decision(shop: Running) -> None:
+    play(shop.engine, "home", 20)
+    shop.engine.set_alpha("home", 0.5)
+    shop.engine.mask_arm("home", "cyd")
+    before = live_state(shop.engine).experiments["home"].policy.probabilities(0, available=[True, False, False])
+    receipt = shop.engine.decide("home", "visitor 0", available=["ada", "cyd"])
+    shop.engine.set_alpha("home", 0.75)
+    shop.engine.add_arm("home", "dan")
+    path = f"/experiments/home/decision.json?id={receipt.id}"
+    first = get(shop, path)
+    assert first["probabilities_status"] == "computing"
+    story = wait_for(lambda: get(shop, path), lambda found: found["probabilities_status"] != "computing")
+    assert story["probabilities_status"] == "recomputed", story["probabilities_sentence"]
+    assert [arm["arm"] for arm in story["arms"]] == ARMS
+    assert [arm["probability"] for arm in story["arms"]] == before.tolist() == [1.0, 0.0, 0.0]
+    assert [arm["available"] for arm in story["arms"]] == [True, False, False]
+    assert [arm["drawn"] for arm in story["arms"]] == [True, False, False]
+    assert story["settings"] == {
+        "alpha": 0.5,
+        "arms": ARMS,
+        "masked_arms": ["cyd"],
+        "policy": "alpha-fair-adaptive",
+        "period": 0,
+        "version": story["row"]["position"] - 1,
+    }
+    assert [change["kind"] for change in story["changes_since"]] == ["set_alpha", "add_arm"]
+    assert story["events_since"] == 2
+    other = shop.engine.decide("home", "visitor 3").id
+    path = f"/experiments/home/decision.json?id={other}"
+    story = wait_for(lambda: get(shop, path), lambda found: found["probabilities_status"] != "computing")
+    assert story["probabilities_status"] == "recomputed"
+    assert sum(arm["probability"] for arm in story["arms"]) == pytest.approx(1.0)
+    assert error(shop.http.get("/experiments/home/decision.json?id=nobody"))["code"] == "unknown_decision"
+    shop.engine.create("second", arms=ARMS)
+    assert shop.http.get(f"/experiments/second/decision.json?id={other}").status_code == 404
+
+
+def test_stored_distributions_are_shown(shop: Running) -> None:
+    shop.engine.create("full", arms=ARMS, policy="alpha-fair")
+    receipt = shop.engine.decide("full", "v")
+    shop.engine.reward(receipt.id, [0.1, 0.2, 0.3])
+    story = get(shop, f"/experiments/full/decision.json?id={receipt.id}")
+    assert story["probabilities_status"] == "stored"
+    assert [arm["reward"] for arm in story["arms"]] == [0.1, 0.2, 0.3]
+    assert sum(arm["probability"] for arm in story["arms"]) == pytest.approx(1.0)
+
+
+# what if
+
+
+@pytest.mark.compiled
+def test_what_another_alpha_would_have_earned(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get(shop, "/experiments/home/what-if.json")["status"] == "too few"
+    play(shop.engine, "home", 300, contexts=2)
+    path = "/experiments/home/what-if.json"
+    assert get(shop, path)["status"] == "computing"
+    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing")
+    assert found["status"] == "ready", found["sentence"]
+    curve, log = found["curve"], shop.engine.log("home")
+    assert (curve["rounds"], found["rewards"]) == (log.n_rounds, 270)
+    assert curve["position"] == shop.engine.position
+    for band in ("average_reward", "jain_index", "least_share"):
+        assert [len(curve[band][side]) for side in ("value", "low", "high")] == [len(curve["alphas"])] * 3
+    assert found["present"]["average_reward"] == pytest.approx(float(log.rewards.mean()))
+    assert found["present"]["alpha"] == 0.9
+    computed = curve["computed_at"]
+    play(shop.engine, "home", 100, contexts=2)
+    assert get(shop, path)["curve"]["computed_at"] == computed  # it is not old enough to be computed again
+    monkeypatch.setattr(page_handlers, "GROWN_SECONDS", 0.0)
+    assert get(shop, path)["status"] == "computing"
+    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing")
+    assert found["curve"]["rounds"] == 360
+    assert get(shop, path)["status"] == "ready"  # and not again before the log has grown
+    assert get(shop, f"{path}?renew=true")["status"] == "computing"
+
+
+def test_a_failed_calculation_is_reported(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(shop.engine, "home", 120)
+    monkeypatch.setattr(calculations.sys, "executable", "/no/such/program")
+    path = "/experiments/home/what-if.json"
+    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing")
+    assert found["status"] == "failed"
+    assert "no/such/program" in found["sentence"]
+
+
+# events
+
+
+class Events:
+    """Server-sent events of a stream, one by one."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        assert answer.headers["content-type"] == "text/event-stream"
+        self._lines = answer.iter_lines()
+
+    def next(self, *, comments: bool = False) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for line in self._lines:
+            name, _, value = line.partition(": ")
+            if not line and found.get("data"):
+                return {**found, "data": json.loads(found["data"])}
+            if line.startswith(":") and comments:
+                return {"comment": value}
+            if line:
+                found[name] = value
+        raise EOFError
+
+
+def drain(events: Events) -> None:
+    while True:
+        events.next()
+
+
+def watching(shop: Running, path: str, last: str = "", **headers: str) -> Any:
+    sent = {**headers, **({"last-event-id": last} if last else {})}
+    return shop.http.stream("GET", path, headers=sent, timeout=60.0)
+
+
+def applied(state: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
+    """What a browser has after an update, as the messages describe it."""
+    series, first = dict(state["series"]), update["series"]["first"]
+    for name, values in update["series"].items():
+        if name.startswith("arm_"):
+            series[name] = [[*old[:first], *new] for old, new in zip(series[name], values, strict=True)]
+        elif isinstance(values, list) and name != "arms":
+            series[name] = [*series[name][:first], *values]
+    changes = [*state["changes"], *update["changes"]]
+    return {**update, "series": series, "changes": changes}
+
+
+def assert_current(shop: Running, state: dict[str, Any]) -> None:
+    """What a browser has is what the JSON says, apart from rates and the time."""
+    now = get(shop, "/experiments/home/live.json")
+    for name in ("position", "experiment", "series", "changes", "shares", "delays", "last_event"):
+        assert state[name] == now[name], name
+
+
+def test_events_lead_to_the_state_of_the_json(shop: Running) -> None:
+    play(shop.engine, "home", 30)
+    with watching(shop, "/experiments/home/events") as answer:
+        events = Events(answer)
+        first = events.next()
+        assert (first["event"], first["id"]) == ("state", str(shop.engine.position))
+        state = first["data"]
+        for k in range(3):
+            play(shop.engine, "home", 5, seed=k)
+            if k == 1:
+                shop.engine.set_alpha("home", 0.5)
+            while state["position"] < shop.engine.position:
+                event = events.next()
+                assert event["event"] == "update"
+                state = applied(state, event["data"])
+        assert_current(shop, state)
+        shop.engine.add_arm("home", "dan")
+        while (event := events.next())["event"] != "state":
+            pass
+        assert event["data"]["series"]["arms"] == [*ARMS, "dan"]
+
+
+def test_a_reader_that_reconnects_misses_nothing(shop: Running) -> None:
+    play(shop.engine, "home", 10)
+    with watching(shop, "/experiments/home/events") as answer:
+        seen = Events(answer).next()
+    play(shop.engine, "home", 10)
+    with watching(shop, "/experiments/home/events", seen["id"]) as answer:
+        again = Events(answer).next()
+        state = again["data"] if again["event"] == "state" else applied(seen["data"], again["data"])
+        assert_current(shop, state)
+
+
+def test_a_reader_that_has_seen_everything_is_not_sent_it_again(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchers, "HEARTBEAT", 0.2)
+    play(shop.engine, "home", 10)
+    with watching(shop, "/experiments/home/events") as answer:
+        seen = Events(answer).next()
+    with watching(shop, "/experiments/home/events", seen["id"]) as answer:
+        events = Events(answer)
+        assert events.next(comments=True) == {"comment": "alive"}
+        shop.engine.decide("home", "v")
+        event = events.next()
+        assert event["event"] == "update"
+        assert_current(shop, applied(seen["data"], event["data"]))
+
+
+def test_the_position_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with running(path) as shop:
+        shop.engine.create("home", arms=ARMS)
+        play(shop.engine, "home", 10)
+        with watching(shop, "/experiments/home/events") as answer:
+            seen = Events(answer).next()
+    with running(path, engine=Engine.open(path, seed=1)) as shop:
+        play(shop.engine, "home", 10)
+        with watching(shop, "/experiments/home/events", seen["id"]) as answer:
+            again = Events(answer).next()
+        assert again["event"] == "state"
+        assert_current(shop, again["data"])
+
+
+def test_stopping_the_service_ends_its_streams(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db") as shop:
+        with watching(shop, "/events") as answer:
+            events = Events(answer)
+            assert events.next()["event"] == "state"
+            shop.server.stop()
+            with pytest.raises(EOFError):
+                drain(events)
+        shop.thread.join(10.0)
+        assert not shop.thread.is_alive()
+
+
+def test_many_watchers_share_one_look(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    overview = shop.engine.overview
+    monkeypatch.setattr(shop.engine, "overview", lambda name: looks.append(1) or overview(name))
+    clients = [httpx.Client(base_url=shop.url, timeout=60.0) for _ in range(10)]
+    streams = [client.stream("GET", "/experiments/home/events") for client in clients]
+    readers = [Events(stream.__enter__()) for stream in streams]
+    for reader in readers:
+        assert reader.next()["event"] == "state"
+    for k in range(3):
+        shop.engine.decide("home", f"v{k}")
+        for reader in readers:
+            while reader.next()["data"]["position"] < shop.engine.position:
+                pass
+    assert shop.service.watchers.n_watching == 10
+    assert len(looks) < 10
+    for stream, client in zip(streams, clients, strict=True):
+        stream.__exit__(None, None, None)
+        client.close()
+
+
+def test_only_so_many_may_watch(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchers, "MAX_WATCHERS", 1)
+    with watching(shop, "/events") as answer:
+        Events(answer).next()
+        with httpx.Client(base_url=shop.url) as other:
+            assert error(other.get("/events"))["code"] == "too_many_watchers"
+    assert error(shop.http.get("/experiments/nope/events"))["code"] == "unknown_experiment"
+
+
+def test_a_stream_ends_with_its_key(locked: tuple[Running, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    shop, tokens = locked
+    monkeypatch.setattr(watchers, "HEARTBEAT", 0.2)
+    headers = {"authorization": f"Bearer {tokens['read']}"}
+    with watching(shop, "/events", **headers) as answer:
+        events = Events(answer)
+        assert [item["name"] for item in events.next()["data"]["items"]] == ["home", "other"]
+        keys.revoke(shop.service.address, tokens["read"].split("_")[1])
+        while (event := events.next())["event"] != "closed":
+            pass
+        assert event["data"]["error"]["code"] == "unauthorized"
+        with pytest.raises(EOFError):
+            events.next()
+
+
+# signing in
+
+
+def test_a_stranger_is_sent_to_sign_in(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, _ = locked
+    for path in PAGES:
+        answer = shop.http.get(f"{path}?id=a%26b")
+        if path == "/sign-in":
+            assert answer.status_code == 200
+        else:
+            assert answer.status_code == 303
+            assert answer.headers["location"] == f"/sign-in?next={path.replace('/', '%2F')}%3Fid%3Da%2526b"
+    for path in ("/index.json", "/experiments/home/live.json", "/events", "/experiments/home/events"):
+        assert error(shop.http.get(path))["code"] == "unauthorized"
+    assert get(shop, "/session.json")["signed_in"] is False
+    assert shop.http.get("/static/style.css").status_code == 200
+
+
+@contextmanager
+def signed_in(shop: Running, token: str) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
+    with httpx.Client(base_url=shop.url, timeout=30.0) as client:
+        answer = client.post("/session", json={"key": token}, headers={"origin": shop.url})
+        assert answer.status_code == 201, answer.text
+        yield client, answer.json()
+
+
+def test_a_session_stands_for_its_key(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    with signed_in(shop, tokens["admin"]) as (client, session):
+        cookie = client.cookies[COOKIE]
+        assert tokens["admin"] not in cookie
+        assert (session["name"], session["role"], session["needs_key"]) == ("the admin", "admin", True)
+        assert session == client.get("/session.json").json()
+        assert client.get("/index.json").status_code == 200
+        assert client.get("/").status_code == 200
+        csrf = {"x-alphafair-csrf": session["csrf"], "origin": shop.url, "sec-fetch-site": "same-origin"}
+        answer = client.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=csrf)
+        assert answer.status_code == 200, answer.text
+        last = client.get("/experiments/home/live.json").json()["changes"][-1]
+        assert (last["kind"], last["by"].split(" (")[0]) == ("set_alpha", "the admin")
+        assert client.delete("/session").status_code == 403  # without the header
+        ended = client.delete("/session", headers=csrf)
+        assert ended.status_code == 200
+        assert "Max-Age=0" in ended.headers["set-cookie"]
+        assert shop.http.get("/index.json", headers={"cookie": f"{COOKIE}={cookie}"}).status_code == 401
+
+
+def test_the_cookie_is_for_this_site_and_not_for_scripts(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    answer = shop.http.post("/session", json={"key": tokens["read"]})
+    parts = answer.headers["set-cookie"].split("; ")
+    assert {"Path=/", "HttpOnly", "SameSite=Strict", f"Max-Age={LIFETIME:.0f}"} == set(parts[1:])
+    answer = shop.http.post("/session", json={"key": tokens["read"]}, headers={"x-forwarded-proto": "https"})
+    assert "Secure" in answer.headers["set-cookie"].split("; ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"x-alphafair-csrf": ""},
+        {"x-alphafair-csrf": "wrong"},
+        {"origin": "http://evil.example", "sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+    ],
+)
+def test_other_sites_cannot_use_the_cookie(locked: tuple[Running, dict[str, str]], change: dict[str, str]) -> None:
+    shop, tokens = locked
+    with signed_in(shop, tokens["admin"]) as (client, session):
+        position = shop.engine.position
+        headers = {"x-alphafair-csrf": session["csrf"], "origin": shop.url, **change}
+        for method, path, body in (
+            ("PATCH", "/v1/experiments/home", {"alpha": 0.5}),
+            ("POST", "/v1/experiments", {"name": "new", "arms": ARMS}),
+            ("DELETE", "/v1/experiments/home/contexts?label=v", None),
+            ("POST", "/v1/keys", {"role": "admin", "name": "evil"}),
+            ("POST", "/v1/experiments/home/decisions", {"context": "v"}),
+        ):
+            answer = client.request(method, path, json=body, headers=headers)
+            assert (answer.status_code, error(answer)["code"]) == (403, "cross_site"), (method, path)
+        assert shop.engine.position == position
+        bearer = {"authorization": f"Bearer {tokens['admin']}"}
+        assert client.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=bearer).status_code == 200
+
+
+def test_a_wrong_key_does_not_sign_in(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    for key in ("nonsense", tokens["read"][:-1], "af__"):
+        answer = shop.http.post("/session", json={"key": key})
+        assert (answer.status_code, error(answer)["code"]) == (401, "unauthorized")
+        assert "set-cookie" not in answer.headers
+    foreign = {"origin": "http://evil.example"}
+    assert shop.http.post("/session", json={"key": tokens["read"]}, headers=foreign).status_code == 403
+    assert shop.http.get("/index.json", headers={"cookie": f"{COOKIE}=made-up; a=b"}).status_code == 401
+
+
+def test_a_session_has_the_role_and_the_limits_of_its_key(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    with signed_in(shop, tokens["read"]) as (client, session):
+        assert session["roles"] == ["metrics", "read"]
+        assert client.get("/experiments/home/live.json").status_code == 200
+        for path in ("contexts.json", "log.json", "decision.json?id=x", "log"):
+            assert client.get(f"/experiments/home/{path}").status_code == 403, path
+        csrf = {"x-alphafair-csrf": session["csrf"]}
+        assert client.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=csrf).status_code == 403
+    with signed_in(shop, tokens["elsewhere"]) as (client, session):
+        assert session["experiments"] == ["other"]
+        assert [item["name"] for item in client.get("/index.json").json()["items"]] == ["other"]
+        assert client.get("/experiments/home/live.json").status_code == 403
+        assert client.get("/experiments/home/events").status_code == 403
+        with client.stream("GET", "/events") as answer:
+            assert [item["name"] for item in Events(answer).next()["data"]["items"]] == ["other"]
+
+
+def test_a_session_ends_with_its_key(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    with signed_in(shop, tokens["log"]) as (client, _):
+        assert client.get("/index.json").status_code == 200
+        keys.revoke(shop.service.address, tokens["log"].split("_")[1])
+        wait_for(lambda: client.get("/index.json").status_code, lambda status: status == 401, 10.0)
+
+
+def test_sessions_expire_and_are_limited() -> None:
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    token, begun = sessions.begin("k")
+    headers = {b"cookie": f"other=1; {COOKIE}={token}".encode()}
+    assert sessions.find(headers) == begun
+    now[0] = LIFETIME
+    assert sessions.find(headers) is None
+    for _ in range(MOST + 10):
+        sessions.begin("k")
+    assert MOST // 2 < len(sessions) <= MOST
+    assert sessions.find({b"cookie": f"{COOKIE}={sessions.begin('k')[0]}".encode()}) is not None
+
+
+def test_without_keys_the_page_is_open_on_this_machine_only(shop: Running) -> None:
+    found = get(shop, "/session.json")
+    assert (found["signed_in"], found["needs_key"], found["csrf"]) == (True, False, None)
+    assert shop.http.get("/", headers={"host": "evil.example"}).status_code == 403
+    assert shop.http.get("/index.json", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert error(shop.http.post("/session", json={"key": "x"}))["code"] == "no_keys"
+
+
+# files and headers
+
+
+def test_every_page_is_the_shell_with_strict_headers(shop: Running) -> None:
+    for path in PAGES:
+        answer = shop.http.get(path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert "<script>" not in answer.text
+        assert " style=" not in answer.text
+        assert "{{" not in answer.text
+        head = shop.http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == answer.headers["content-length"]
+    assert shop.http.get("/experiments/nope/live").status_code == 404
+
+
+def test_files_have_types_and_hashes(shop: Running) -> None:
+    for path, kind in {
+        "style.css": "text/css; charset=utf-8",
+        "main.js": "text/javascript; charset=utf-8",
+        "icon.svg": "image/svg+xml",
+        "vendor/uplot/uPlot.esm.js": "text/javascript; charset=utf-8",
+    }.items():
+        answer = shop.http.get(f"/static/{path}")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+        again = shop.http.get(f"/static/{path}", headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    missing = ("nope.js", "../page_files.py", "%2e%2e/page_files.py", "", "shell.html", "vendor", "vendor/../main.js")
+    for path in missing:
+        request = f"GET /static/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
+        assert shop.raw(request).startswith(b"HTTP/1.1 404"), path
+
+
+def test_behind_a_prefix_addresses_have_it(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db", root_path='/fair"><b') as shop:
+        text = shop.http.get("/").text
+        assert 'content="/fair&quot;&gt;&lt;b"' in text
+        assert shop.http.get("/fair%22%3E%3Cb/static/style.css").status_code == 200
+    shell = PageFiles("/fair").shell.body.decode()
+    assert 'href="/fair/static/style.css"' in shell
+
+
+def test_the_prefix_is_part_of_redirects_and_cookies(tmp_path: Path) -> None:
+    token = keys.create(tmp_path / "shop.db", "read", "me")
+    with running(tmp_path / "shop.db", root_path="/fair") as shop:
+        for path in ("/", "/fair/"):
+            assert shop.http.get(path).headers["location"] == "/fair/sign-in?next=%2F"
+        answer = shop.http.post("/fair/session", json={"key": token})
+        assert "Path=/fair" in answer.headers["set-cookie"].split("; ")
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_hostile_labels_stay_strings(shop: Running, label: str) -> None:
+    shop.engine.create("hostile", arms=[label, "other"])
+    receipt = shop.engine.decide("hostile", label, id=label)
+    shop.engine.reward(receipt.id, 0.5)
+    assert get(shop, "/experiments/hostile/live.json")["series"]["arms"] == [label, "other"]
+    assert get(shop, "/experiments/hostile/contexts.json", params={"search": label})["items"][0]["label"] == label
+    (row,) = get(shop, "/experiments/hostile/log.json", params={"context": label})["items"]
+    assert (row["id"], row["context"]) == (label, label)
+    assert get(shop, "/experiments/hostile/decision.json", params={"id": label})["row"] == row
+    answer = shop.http.get("/experiments/hostile/live.json")
+    assert answer.headers["content-type"] == "application/json"
+
+
+# marks
+
+
+def codes(shop: Running) -> list[str]:
+    return [mark["code"] for mark in get(shop, "/index.json")["items"][0]["marks"]]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1_800_000_000.0
+
+    def __call__(self) -> int:
+        return int(self.seconds * 1e9)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(tmp_path: Path, clock: Clock) -> Iterator[Running]:
+    engine = Engine(SqliteStore(tmp_path / "timed.db"), seed=0, clock=clock)
+    engine.create("home", arms=ARMS, reward_wait=1000.0)
+    with running(tmp_path / "timed.db", engine=engine) as shop:
+        yield shop
+
+
+def test_silence_is_marked(timed: Running, clock: Clock) -> None:
+    play(timed.engine, "home", 20)
+    timed.engine.submit([Decide("home", "v")] * 100)
+    assert codes(timed) == []
+    clock.seconds += 300.0
+    timed.engine.decide("home", "v")
+    (mark,) = get(timed, "/experiments/home/live.json")["marks"]
+    assert (mark["code"], mark["severity"]) == ("no_rewards", "warning")
+    assert mark["sentence"] == "No reward has arrived for 5 minutes, while 101 decisions were made."
+    timed.engine.reward(timed.engine.decide("home", "v").id, 0.5)
+    assert codes(timed) == []
+
+
+def test_a_starved_arm_is_marked(timed: Running, clock: Clock) -> None:
+    for _ in range(4):
+        answers: Any = timed.engine.submit([Decide("home", "v", None, ["ada", "ben"])] * 100)
+        timed.engine.submit([Reward(each.id, 0.5) for each in answers])
+        clock.seconds += 10.0
+    (mark,) = get(timed, "/index.json")["items"][0]["marks"]
+    assert mark["code"] == "arm_starved"
+    assert mark["sentence"].startswith("cyd was not drawn once in the last ")
+    timed.engine.mask_arm("home", "cyd")
+    assert codes(timed) == []  # nobody expects it to be drawn
+    timed.engine.unmask_arm("home", "cyd")
+    assert codes(timed) == []  # nor at once
+
+
+def test_rising_expiries_are_marked(timed: Running, clock: Clock) -> None:
+    for _ in range(30):
+        play(timed.engine, "home", 10)
+        clock.seconds += 30.0
+    answers = timed.engine.submit([Decide("home", "v")] * 60)
+    assert len(answers) == 60
+    clock.seconds += 2000.0
+    timed.engine.expire()
+    assert "expiries_rising" in codes(timed)
+
+
+def test_a_failing_policy_and_a_slow_disk_are_marked(timed: Running) -> None:
+    experiment = live_state(timed.engine).experiments["home"]
+    experiment.failed("drawing an arm", "ValueError: no")
+    assert codes(timed)[0] == "unhealthy"
+    timed.service.measures.commit_seconds = 2.0 * marks.SLOW_COMMIT
+    found = get(timed, "/index.json")["marks"]
+    assert "slow_disk" in [mark["code"] for mark in found]
+    assert "node_behind" not in [mark["code"] for mark in found]
+    live_state(timed.engine).latest += 10**8
+    assert "node_behind" in [mark["code"] for mark in get(timed, "/index.json")["marks"]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.2, "1 second"), (59.0, "59 seconds"), (150.0, "2 minutes"), (7300.0, "2 hours"), (90_000.0, "1 day")],
+)
+def test_durations_are_in_their_largest_unit(seconds: float, text: str) -> None:
+    assert marks.duration(seconds) == text
+
+
+def test_a_sparkline_ends_now() -> None:
+    found = Summary(1_800_000_000 * SECOND, 2)
+    for second in range(300):
+        found.advance((1_800_000_000 + second) * SECOND)
+        found.arm_decisions[found.bucket] += 1
+        found.rewards[found.bucket] += 1
+        found.arm_rewards[found.bucket, 0] += 0.5
+    line = sparkline(found, (1_800_000_000 + 299) * SECOND)
+    assert (len(line.decisions), line.width, line.start) == (60, 4.0, 1_800_000_060.0)
+    assert line.decisions == [8] * 60
+    assert line.reward_per_decision == [0.5] * 60
+    later = sparkline(found, (1_800_000_000 + 419) * SECOND)
+    assert later.decisions == [8] * 30 + [0] * 30
+    assert later.reward_per_decision[-1] is None
+    assert np.isclose(later.start + 60 * later.width, 1_800_000_420.0)

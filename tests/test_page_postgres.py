@@ -1,0 +1,112 @@
+"""The page over a database that several processes write to: the same numbers, whichever of them is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alphafair import Engine
+from alphafair.engine import Activate, Decide
+from alphafair.engine.replay import Replay
+from alphafair.engine.summary import Summary
+from tests.postgres import Server
+from tests.serving import ARMS, Running, running
+from tests.stores import live_state
+from tests.test_engine_summary import assert_same
+from tests.test_page import Events, applied, get, watching
+
+
+@pytest.fixture
+def address(postgres_server: Server) -> str:
+    return postgres_server.url()
+
+
+@pytest.fixture
+def shop(address: str) -> Iterator[Running]:
+    with running(address, engine=Engine.open(address, seed=0)) as shop:  # type: ignore[arg-type]
+        shop.engine.create("home", arms=ARMS, reward_wait=3600.0)
+        yield shop
+
+
+def play(engine: Engine, n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for k in range(n):
+        answers: Any = engine.submit(
+            [Decide("home", f"v{rng.integers(5)}", f"{seed}-{k}"), Decide("home", "late", f"{seed}-{k}-d", None, True)]
+        )
+        if k % 3:
+            engine.submit([Activate(answers[1].id, "home")])
+            engine.reward(answers[1].id, float(rng.random()), "home")
+        if k % 5:
+            engine.reward(answers[0].id, float(rng.random()), "home")
+
+
+def summary_of(engine: Engine) -> Summary:
+    engine.experiment("home")  # takes in what others have written
+    return live_state(engine, "home").experiments["home"].summary.copy()
+
+
+def test_every_process_has_the_same_summary(address: str) -> None:
+    with Engine.open(address, seed=1) as one, Engine.open(address, seed=2) as other:
+        one.create("home", arms=ARMS)
+        for k in range(4):
+            play(one, 10, 2 * k)
+            play(other, 10, 2 * k + 1)
+            if k == 1:
+                one.add_arm("home", "dan")
+            if k == 2:
+                other.rollback("home", one.experiment("home").position - 5)
+        found = summary_of(one)
+        assert found.arm_decisions.sum() == 160
+        assert_same(found, summary_of(other))
+        with live_state(one, "home").store.reader() as ledger:
+            (again,) = Replay(ledger, ledger.position).run().values()
+        assert_same(found, again.summary)
+        one.verify()
+    with Engine.open(address, read_only=True) as reader:
+        assert_same(found, summary_of(reader))
+
+
+def test_the_json_has_the_numbers_of_the_ledger(shop: Running) -> None:
+    play(shop.engine, 20, 1)
+    shop.engine.create("second", arms=ARMS)
+    live = get(shop, "/experiments/home/live.json")
+    status = shop.engine.experiment("home")
+    assert sum(live["series"]["decisions"]) == status.decisions == 40
+    assert (live["position"], live["experiment"]) == (status.position, get(shop, "/v1/experiments/home"))
+    assert [item["name"] for item in get(shop, "/index.json")["items"]] == ["home", "second"]
+    assert get(shop, "/experiments/home/contexts.json")["items"][0]["label"] == "late"
+    rows = get(shop, "/experiments/home/log.json?limit=500")["items"]
+    assert len(rows) == 40
+    assert [row["position"] for row in rows] == sorted((row["position"] for row in rows), reverse=True)
+    for query, keep in {
+        "context=v3": lambda row: row["context"] == "v3",
+        "arm=ada": lambda row: row["arm"] == "ada",
+        "state=pending": lambda row: row["state"] == "pending",
+        "state=deferred": lambda row: row["state"] == "deferred",
+        "state=rewarded&context=late": lambda row: row["state"] == "rewarded" and row["context"] == "late",
+        f"since={rows[20]['at']}": lambda row: row["at"] >= rows[20]["at"],
+        f"until={rows[20]['at']}": lambda row: row["at"] < rows[20]["at"],
+    }.items():
+        found = get(shop, f"/experiments/home/log.json?limit=500&{query}")["items"]
+        assert [row["id"] for row in found] == [row["id"] for row in rows if keep(row)], query
+    story = get(shop, f"/experiments/home/decision.json?id={rows[0]['id']}")
+    assert story["row"] == rows[0]
+
+
+def test_a_watcher_sees_what_another_process_writes(shop: Running, address: str) -> None:
+    play(shop.engine, 5, 1)
+    with Engine.open(address, seed=3) as other, watching(shop, "/experiments/home/events") as answer:
+        events = Events(answer)
+        state = events.next()["data"]
+        play(other, 5, 2)
+        last = other.experiment("home").position
+        while state["position"] < last:
+            event = events.next()
+            state = event["data"] if event["event"] == "state" else applied(state, event["data"])
+        now = get(shop, "/experiments/home/live.json")
+        for name in ("position", "experiment", "series", "shares", "delays"):
+            assert state[name] == now[name], name
