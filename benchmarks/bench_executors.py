@@ -147,9 +147,6 @@ def log_rows(n_rows: int) -> Iterator[Row]:
         pairs = ("one process", "two processes"), ("one thread", "two threads"), ("one Dask worker", "two Dask workers")
         for one, two in pairs:
             yield faster(f"{job}, {two}", best[two], one, best[one], 1.6)
-        yield faster(
-            f"{job}, two Dask workers", best["two Dask workers"], "one Dask worker", best["one Dask worker"], 1.6
-        )
 
 
 def make_log(folder: Path, n_rows: int) -> None:

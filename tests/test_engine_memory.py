@@ -27,7 +27,7 @@ from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, live_state, sqlite_only
 
 pytestmark = both_stores
 
@@ -205,6 +205,7 @@ def test_a_context_without_memory_changes_nothing() -> None:
     assert policy.choose(8).arm < 20
 
 
+@sqlite_only("loads two experiments of one log at once")
 def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
     engine.create("idle", arms=ARMS)
     engine.reward(engine.decide("home", "v").id, 0.5)
@@ -299,6 +300,7 @@ def test_a_change_without_memory_is_not_made(engine: Engine) -> None:
     assert engine.experiment("home").alpha == 0.25
 
 
+@sqlite_only("replaces the append of the file")
 def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
     """And what was written of it is not taken for a whole one."""
     append, failed = engine._store.append, list[Any]()

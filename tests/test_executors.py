@@ -21,12 +21,13 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from alphafair import AlphaFairAdaptive, InvalidArgument, Log, Uniform, executors, simulate, simulate_all, streams
+from alphafair import AlphaFairAdaptive, InvalidArgument, Log, Uniform, simulate, simulate_all, streams, tasks
 from alphafair.cli import app
 from alphafair.errors import WorkerFailed
 from alphafair.evaluation import LogFile, evaluate_all, frontier, regret, replay, simulate_model
-from alphafair.executors import ProcessPool, connect, in_order, run_tasks
+from alphafair.executors import ProcessPool, connect
 from alphafair.lab import runner
+from alphafair.tasks import in_order, run_tasks
 from tests.clusters import local_cluster
 
 KINDS = ("threads", "processes", "dask")
@@ -143,9 +144,9 @@ def test_shared_arrays_arrive(executor: Executor) -> None:
 
 @elsewhere
 def test_a_killed_worker_costs_its_tasks_time_not_the_run(executor: Executor, tmp_path: Path) -> None:
-    tasks: list[Any] = [partial(add, k, 1) for k in range(30)]
-    tasks[7] = partial(die_once, tmp_path / "died")
-    found = list(in_order(tasks, executor))
+    work: list[Any] = [partial(add, k, 1) for k in range(30)]
+    work[7] = partial(die_once, tmp_path / "died")
+    found = list(in_order(work, executor))
     assert (tmp_path / "died").exists()
     assert found[7] not in (0, os.getpid())
     assert found[:7] + found[8:] == [k + 1 for k in range(30) if k != 7]
@@ -190,11 +191,11 @@ def test_workers_end_with_the_process_that_made_them(tmp_path: Path) -> None:
 
 
 def test_other_code_on_a_worker_is_refused() -> None:
-    other = executors.worker_code().replace("code ", "code 0")
+    other = tasks.worker_code().replace("code ", "code 0")
     with pytest.raises(WorkerFailed, match=r"Workers must run alphafair .*code 0.*; got alphafair .* Install the same"):
-        executors.call(other, partial(add, 1, 1))
+        tasks.call(other, partial(add, 1, 1))
     with pytest.raises(WorkerFailed, match="Workers must run"):
-        executors.call_packed(other, pickle.dumps(partial(add, 1, 1)))
+        tasks.call_packed(other, pickle.dumps(partial(add, 1, 1)))
 
 
 def test_only_executors_are_executors() -> None:

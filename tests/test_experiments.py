@@ -24,7 +24,6 @@ import alphafair
 from alphafair import figures, streams
 from alphafair.cli import app
 from alphafair.code_version import REPORTED_CODE, code_digest
-from alphafair.executors import run_tasks
 from alphafair.lab import arena, measure, paper, report, reproduction, runner
 from alphafair.lab.claims import OPEN
 from alphafair.lab.plan import Contender, Experiment, FromRatings, Generated, Plan, Simulation, Task, stream_digest
@@ -32,6 +31,7 @@ from alphafair.lab.reproduction import Data, reproduce
 from alphafair.lab.results import Results, plain
 from alphafair.lab.runner import Run, run_plan
 from alphafair.pages import atomic_write
+from alphafair.tasks import run_tasks
 from alphafair.values import Stream
 from tests.made_up_results import made_up_results, value
 

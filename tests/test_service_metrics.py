@@ -144,6 +144,7 @@ def check_experiments(books: Bookkeeper) -> None:
         assert found[f'alphafair_contexts{{experiment="{name}"}}'] == described["contexts"] == contexts
 
 
+@sqlite_only("compares with tables of the file")
 def test_every_counter_counts_what_its_help_says(books: Bookkeeper) -> None:
     every_kind_of_event(books)
     check_experiments(books)

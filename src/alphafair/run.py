@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
-from alphafair.executors import in_order
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.adversaries import first_state, react
 from alphafair.policy.base import BasePolicy, feature_table
 from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
+from alphafair.tasks import in_order
 from alphafair.values import (
     ADVERSARIES,
     Account,

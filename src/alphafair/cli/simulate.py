@@ -394,8 +394,8 @@ def _simulate_all(
     policies: Sequence[Policy], stream: Stream, options: Mapping[str, Any], executor: Executor
 ) -> tuple[list[Policy], list[Trace]]:
     """The policies in their final states, and their traces."""
-    from alphafair.executors import run_tasks
     from alphafair.progress import progress_bar
+    from alphafair.tasks import run_tasks
 
     tasks = {str(k): partial(_play, policy, stream, **options) for k, policy in enumerate(policies)}
     found = {}

@@ -21,10 +21,10 @@ from alphafair.evaluation.estimates import FEWEST, METRICS, PLUG_IN, UNKNOWN, Me
 from alphafair.evaluation.log_rows import arm_names, check_in_memory, check_log, select_rows
 from alphafair.evaluation.optima import survey
 from alphafair.evaluation.reward_model import fit
-from alphafair.executors import in_order
 from alphafair.formatting import clipped, counted, listed, percent
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.run import simulate
+from alphafair.tasks import in_order
 from alphafair.values import Interval, Log, Policy, Stream, Vector
 
 REPLAY = (

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
-from alphafair.executors import in_order
 from alphafair.tables import count_rows, open_table, refuse_other_columns, table_files
+from alphafair.tasks import in_order
 from alphafair.values import Log
 from alphafair.values.available import AvailableArms
 from alphafair.values.log_table import AVAILABLE, Decisions, Labels, LogColumns, LogTable

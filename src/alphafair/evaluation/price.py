@@ -28,9 +28,9 @@ from alphafair.evaluation.estimators import ESTIMATORS, Estimator, Scoring, scor
 from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, folds_of, most_reward
 from alphafair.evaluation.optima import Survey, best_policy, survey
 from alphafair.evaluation.reward_model import Cells, Model, fit, model_totals, plausible_totals, robust_totals
-from alphafair.executors import in_order, n_workers
 from alphafair.formatting import json_alpha
 from alphafair.groups import GroupsLike, arm_groups
+from alphafair.tasks import in_order, n_workers
 from alphafair.values import Interval, Matrix, Vector
 
 ALPHAS = (*(k / 10 for k in range(10)), 0.99, 1.0, 2.0, 5.0, math.inf)

@@ -23,7 +23,6 @@ from typing import Any
 import polars as pl
 
 from alphafair.code_version import code_digest
-from alphafair.executors import n_workers, run_tasks
 from alphafair.jit import cache_folder, using_mode
 from alphafair.lab.plan import (
     ConstantRewards,
@@ -37,6 +36,7 @@ from alphafair.lab.plan import (
     short_digest,
 )
 from alphafair.pages import atomic_write
+from alphafair.tasks import n_workers, run_tasks
 from alphafair.values import Adversary, Stream
 
 Progress = Callable[[str, int], Callable[[int], None]]  # called with a title and a total, returns what counts
