@@ -257,7 +257,7 @@ def test_a_period_begins_once(url: str) -> None:
 
 def test_snapshots_of_several_nodes(nodes: Nodes) -> None:
     first, _ = nodes
-    sizes = mock.patch.multiple("alphafair.engine.maintenance", PIECE=300, BYTES_PER_EVENT=10**9)
+    sizes = mock.patch.multiple("alphafair.engine.maintenance", PIECE=1_000, REST=0.0, BYTES_PER_EVENT=10**9)
     with mock.patch.object(live_module, "SNAPSHOT_EVERY", 10), sizes:
         for k in range(60):
             engine = nodes[k % 2]

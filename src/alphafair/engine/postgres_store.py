@@ -165,7 +165,9 @@ _SAVE_PIECE = """insert into snapshot_piece (experiment, seq, node, number, byte
     on conflict (experiment, seq, node, number) do update set bytes = excluded.bytes"""
 _REMOVE_UNUSED = """delete from snapshot_piece p where experiment = $1 and node = $2 and not exists
     (select 1 from snapshot s where s.experiment = p.experiment and s.seq = p.seq and s.node = p.node)"""
-_OLDEST_KEPT = "(select min(seq) from (select seq from snapshot where experiment = $1 order by seq desc limit $2) kept)"
+_OLDEST_KEPT = (  # null while there are fewer: another process may still be writing the pieces of an earlier one
+    "(select seq from snapshot where experiment = $1 order by seq desc offset $2::bigint - 1 limit 1)"
+)
 _EXPORTED = """select d.seq, d.id, coalesce(c.label, 'erased-' || d.context), d.arm, d.propensity, r.reward, r.rewards,
     r.source, d.at, r.at, r.seq, d.policy_version, d.available from decision d
     left join reward r on r.experiment = d.experiment and r.decision = d.seq and r.seq <= $3
