@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +26,17 @@ from alphafair.lab.reproduction import Data, measure_all
 from alphafair.lab.results import plain
 from benchmarks.table import Row, duration, faster, print_table
 from benchmarks.timing import seconds
+from tests.clusters import local_cluster
 
 FILES, ROWS = 50, 100_000_000
 N_CONTEXTS, N_ARMS = 33, 19
-TURNS = 2
+TURNS, KILL_AFTER = 2, 120
 POLICIES = {"logged": "logged", "uniform": "uniform", "fair": "fair"}
 
 
 def rows(n_rows: int = ROWS) -> Iterator[Row]:
     yield from report_rows()
     yield from log_rows(n_rows)
-
-
-@contextmanager
-def cluster(n_workers: int) -> Iterator[Any]:
-    """Processes of this machine, with one thread each, without a dashboard."""
-    from distributed import LocalCluster
-
-    options: dict[str, Any] = {"dashboard_address": None, "worker_dashboard_address": None, "silence_logs": 50}
-    with LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", env={"POLARS_MAX_THREADS": "1"}, **options
-    ) as found:
-        yield found
 
 
 def report(executor: Executor) -> dict[str, Any]:
@@ -60,7 +48,7 @@ def report(executor: Executor) -> dict[str, Any]:
 def report_rows() -> Iterator[Row]:
     """The workers of both start and load machine code before the clock does; the best of turns counts."""
     expected, times = None, {"pool": [], "cluster": [], "threads": []}
-    with ProcessPool(2) as pool, cluster(2) as local, connect(local.scheduler_address) as dask, threads(2) as two:
+    with ProcessPool(2) as pool, local_cluster(2) as local, connect(local.scheduler_address) as dask, threads(2) as two:
         for turn in range(TURNS + 1):
             for name, executor in (("pool", pool), ("cluster", dask), ("threads", two)):
                 start = time.perf_counter()
@@ -85,7 +73,7 @@ def killed_row(expected: dict[str, Any] | None = None) -> Row:
     write, written = runner.atomic_write, []
     with threads(2) as two:
         expected = expected or report(two)
-    with cluster(2) as local, connect(local.scheduler_address) as dask:
+    with local_cluster(2) as local, connect(local.scheduler_address) as dask:
         from distributed import Client
 
         with Client(local.scheduler_address, set_as_default=False) as client:
@@ -94,7 +82,7 @@ def killed_row(expected: dict[str, Any] | None = None) -> Row:
         def counting(path: Path, content: Any) -> None:
             write(path, content)
             written.append(path.name)
-            if len(written) == 400:
+            if len(written) == KILL_AFTER:
                 os.kill(pid, signal.SIGKILL)
 
         runner.atomic_write = counting  # type: ignore[assignment]
@@ -104,8 +92,8 @@ def killed_row(expected: dict[str, Any] | None = None) -> Row:
             taken = time.perf_counter() - start
         finally:
             runner.atomic_write = write
-    same = found == expected and len(written) > 400
-    job = f"reproduce on Dask, one of two workers killed after 400 of {len(written)} files"
+    same = found == expected and len(written) > KILL_AFTER
+    job = f"reproduce on Dask, one of two workers killed after {KILL_AFTER} of {len(written)} files"
     return Row(job, duration(taken), "results without", "", "equal" if same else "DIFFERENT", "every bit", same)
 
 
@@ -137,7 +125,7 @@ def log_rows(n_rows: int) -> Iterator[Row]:
                     list(executor.map(abs, range(8)))  # workers start before the clock does
                     times[label].append(run(label, executor))
             for n, label in ((1, "one Dask worker"), (2, "two Dask workers")):
-                with cluster(n) as local, connect(local.scheduler_address) as dask:
+                with local_cluster(n) as local, connect(local.scheduler_address) as dask:
                     times[label].append(run(label, dask))
             print({label: [round(each, 1) for each in taken] for label, taken in times.items()}, file=sys.stderr)
         first, *others = results.values()

@@ -21,15 +21,18 @@ def local_cluster(n_workers: int = 2) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
-    dask.config.set({"distributed.comm.timeouts.connect": "30s", "distributed.admin.log-format": "%(message)s"})
-    with LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address=None,
-        worker_dashboard_address=None,
-        silence_logs=50,
-        env={"POLARS_MAX_THREADS": "1"},
-    ) as cluster:
+    pages = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}  # none: no dashboard
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "30s", **pages}),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+            silence_logs=50,
+            env={"POLARS_MAX_THREADS": "1"},
+        ) as cluster,
+    ):
         yield cluster
