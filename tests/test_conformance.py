@@ -50,9 +50,9 @@ def test_only_classes_derived_from_base_policy_can_be_registered(odd: Any) -> No
 
 # The checks that really do not apply to a policy of ours; anything else that says so is a failure.
 EXCEPTIONS = {
-    "unseen_rewards_do_not_matter": "sees all rewards",
-    "one_compiled_signature": "run interpreted",
-    "leans_toward_reward": "does not learn",
+    "unseen_rewards_do_not_matter": ("sees all rewards",),
+    "one_compiled_signature": ("run interpreted",),
+    "leans_toward_reward": ("does not learn", "fairness within a context gives its best arm no more pulls"),
 }
 # With the JIT off kernels do the same to the last bit, as one of the checks has shown by then: two that walk through
 # most of a policy are enough.
@@ -63,7 +63,7 @@ CHECKED = ("bad_input_is_refused", "snapshot_after_changes") if INTERPRETED else
 def test_conformance(subject: Subject, check: str) -> None:
     message = CHECKS[check](subject) or ""
     if message.startswith(NOT_APPLICABLE):
-        assert EXCEPTIONS.get(check, "applies") in message, f"{check} said: {message}"
+        assert any(reason in message for reason in EXCEPTIONS.get(check, ())), f"{check} said: {message}"
         assert "does not learn" not in message or not subject.policy_class.traits.learns  # type: ignore[attr-defined]
 
 
