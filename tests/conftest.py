@@ -84,12 +84,13 @@ def postgres_server() -> Iterator[postgres.Server]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker("both_stores"):
         alone = metafunc.definition.get_closest_marker("sqlite_only")
-        metafunc.parametrize("_store_of_run", ["sqlite"] if alone else ["sqlite", "postgres"], indirect=True)
+        stores = ["sqlite"] if alone else ["sqlite", "postgres"]
+        metafunc.parametrize("_store_of_run", stores, indirect=True, scope="module")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _store_of_run(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run tests of both stores: see tests/stores.py."""
+    """Run tests of both stores: see tests/stores.py. A module's own fixtures that open a store ask for this one."""
     if getattr(request, "param", "sqlite") == "sqlite":
         yield
         return

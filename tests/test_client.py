@@ -65,7 +65,7 @@ EXPERIMENT: dict[str, Any] = {
     **dict.fromkeys(ExperimentAnswer.__struct_fields__),
     **{"name": "home", "policy": "uniform", "feedback": "bandit", "arms": ["ada"], "retired_arms": []},
     **{"masked_arms": [], "paused": False, "reward_range": [0.0, 1.0], "pulls": {}, "cumulative_rewards": {}},
-    **{"accounts": {}, "carry": 0.5, "periods": [], **NUMBERS},
+    **{"accounts": {}, "carry": 0.5, "periods": [], "position": 0, **NUMBERS},
 }
 LONG = 20.0  # seconds, in which a call that heeds its own timeout has ended on any machine
 Act = Callable[[Any], Any]

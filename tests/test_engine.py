@@ -692,7 +692,7 @@ def test_snapshots_shorten_recovery_and_old_ones_are_removed(
         engine.reward(engine.decide("home", f"v{k % 7}").id, 0.5)
     taken = [seq for (seq,) in engine._store.rows("select seq from snapshot order by seq")]
     assert len(taken) == 3
-    assert taken[-1] > 500
+    assert taken[-1] > 300  # the larger a state, the more events between two of them
     engine.verify()
     before = json.dumps(engine.experiment("home").cumulative_rewards)
     engine = reopened(engine, clock)

@@ -617,13 +617,13 @@ def test_over_http(tmp_path: Path) -> None:
         FAULT.put("learn", ArithmeticError("cannot"))
         drawn = service.post("/home/decisions", {"context": "v"}).json()
         assert "unhealthy" not in service.http.get("/ready").json()
+        position = service.engine.experiment("home").position
         assert service.post("/home/rewards", {"id": drawn["id"], "reward": BAD}).json() == {"outcome": "applied"}
         assert service.post("/home/decisions", {"context": "v"}).status_code == 503
         assert error(service.http.patch("/v1/experiments/home", json={"alpha": 0.5}))["code"] == "policy_failed"
         assert service.post("/good/decisions", {"context": "v"}).status_code == 200
         assert service.http.get("/metrics").status_code == 200
-        position = service.engine.experiment("home").position
-        rolled = service.http.patch("/v1/experiments/home", json={"rollback": position - 1})
+        rolled = service.http.patch("/v1/experiments/home", json={"rollback": position})
         assert rolled.status_code == 200
         assert rolled.json()["unhealthy"] is None
         assert service.post("/home/decisions", {"context": "v"}).status_code == 200

@@ -32,7 +32,7 @@ TOO_LARGE = "request_header_fields_too_large"
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shop(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(max_body=100_000)) as found:
         assert found.post("", {"name": "home", "arms": ARMS, "alpha": 0.5}).status_code == 201
         yield found
@@ -243,7 +243,8 @@ def test_a_context_is_erased(shop: Running) -> None:
 
 def test_a_rollback_forgets_what_was_learned(shop: Running) -> None:
     shop.post("", {"name": "back", "arms": ["x", "y"]})
-    before, position = shop.http.get("/v1/experiments/back").json(), shop.engine.position
+    before = shop.http.get("/v1/experiments/back").json()
+    position = before["position"]
     for n in range(20):
         shop.post("/back/decisions", {"context": "v", "id": f"back-{n}"})
         shop.post("/back/rewards", {"id": f"back-{n}", "reward": 1.0})

@@ -36,17 +36,17 @@ OPEN_PAGES = {"/health", "/ready", "/session.json"}
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Path:
     return tmp_path_factory.mktemp("keys") / "shop.db"
 
 
 @pytest.fixture(scope="module")
-def tokens(path: Path) -> dict[str, str]:
+def tokens(path: Path, _store_of_run: None) -> dict[str, str]:
     return {role: keys.create(path, role, f"the {role}er") for role in ROLES}
 
 
 @pytest.fixture(scope="module")
-def shop(path: Path, tokens: dict[str, str]) -> Iterator[Running]:
+def shop(path: Path, tokens: dict[str, str], _store_of_run: None) -> Iterator[Running]:
     with running(path) as found:
         answer = found.post("", {"name": "home", "arms": ARMS}, headers=bearer(tokens["admin"]))
         assert answer.status_code == 201

@@ -24,7 +24,7 @@ WORDS = FUNCTIONS | {"or", "unless"}
 
 
 @pytest.fixture(scope="module")
-def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
+def exposed(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[set[str]]:
     """The names on /metrics, with those that Prometheus adds itself."""
     with running(tmp_path_factory.mktemp("shop") / "shop.db") as shop:
         assert shop.post("", {"name": "home", "arms": ARMS, "period": "7d"}).status_code == 201

@@ -17,7 +17,7 @@ ARMS = ["\N{GRINNING FACE}" * 198 + f"{k:02}" for k in range(20)]  # as long as 
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shop(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("bounds") / "shop.db") as found:
         assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
         assert found.post("", {"name": "all", "arms": ARMS, "policy": "hedge"}).status_code == 201

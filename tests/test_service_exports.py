@@ -70,7 +70,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeProcess]]:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shop(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("exports") / "shop.db") as shop:
         shop.post("", {"name": "home", "arms": ARMS})
         fill(shop.engine)

@@ -20,7 +20,7 @@ REWARDS = "/v1/experiments/home/rewards"
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shop(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("shop") / "shop.db", root_path="/fair") as found:
         assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
         yield found

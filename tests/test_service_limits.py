@@ -33,7 +33,7 @@ MOST_BYTES = 200_000
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shop(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("shop") / "shop.db", limits=Limits(max_body=MOST_BYTES)) as found:
         assert found.post("", {"name": "home", "arms": ARMS}).status_code == 201
         yield found
@@ -322,7 +322,7 @@ QUICK = Timeouts(head=0.4, body=0.4, answer=0.4, idle=0.4, refused=0.4)
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def quick(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     """A service that waits for nobody."""
     with running(tmp_path_factory.mktemp("quick") / "shop.db", limits=Limits(timeouts=QUICK)) as found:
         found.engine.create("home", arms=ARMS)
