@@ -314,6 +314,7 @@ def wait_for(happens: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@sqlite_only("reads the file")
 def test_the_file_contains_only_hashes_of_keys(path: Path, tokens: dict[str, str], shop: Running) -> None:
     shop.http.get("/v1/experiments", headers=bearer(tokens["admin"]))
     for file in path.parent.iterdir():
