@@ -92,9 +92,9 @@ def test_play_is_uniform_if_all_rewards_are_zero(feedback: Any) -> None:
 def test_propensities_below_the_smallest_possible_are_refused() -> None:
     policy = AlphaFairAdaptive(1, 4)
     with pytest.raises(
-        InvalidArgument, match=r"decision.propensity must be at least 0\.0025, the smallest propensity of this policy"
+        InvalidArgument, match=r"decision.propensity must be at least 0\.000625, the smallest propensity of this policy"
     ):
-        policy.update(Decision(0, 1, 1e-3, None), 1.0)  # type: ignore[arg-type]
+        policy.update(Decision(0, 1, 1e-4, None), 1.0)  # type: ignore[arg-type]
     stream = Stream.from_arrays(np.zeros(3000, dtype=int), np.tile([1.0, 0.1, 0.1, 0.1], (3000, 1)))
     log = simulate(policy, stream, log=True).log
     assert log is not None
