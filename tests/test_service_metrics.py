@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Engine, Unavailable
+from alphafair.engine.ledger import split_state
 from alphafair.engine.migrations import schema
 from tests.serving import ARMS, Running, running, told
 from tests.stores import both_stores, live_state, open_store, sqlite_only
@@ -184,7 +185,7 @@ def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
                 file.execute("delete from snapshot")
                 first = min(experiment for experiment, *_ in saved)  # the others begin at their rollbacks, or anew
                 rows = [as_before(row) for row in saved if row[0] == first]
-                file.executemany("insert into snapshot values (?, ?, ?, ?, ?)", rows)
+                file.executemany("insert into snapshot values (?, ?, ?, ?, ?, ?)", rows)
                 for seq, body in file.execute("select seq, body from change where kind = 'rollback'").fetchall():
                     old = json.loads(body)
                     old["tally"] = tally_as_before(old["tally"])
@@ -197,7 +198,8 @@ def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
 
 
 def as_before(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*row[:3], tally_as_before(row[3]), row[4])
+    state, _ = split_state(row[4], row[5])
+    return (*row[:3], tally_as_before(row[3]), bytes(state), None)
 
 
 def tally_as_before(text: str) -> str:
