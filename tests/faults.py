@@ -127,6 +127,12 @@ class Client(threading.Thread):
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._close()
+
+    def _work(self) -> None:
         n = 0
         while not self.stop_event.is_set():
             id = f"{self.number}-{n}"

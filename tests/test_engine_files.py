@@ -15,7 +15,7 @@ from alphafair.engine import Mismatch, Outcome, Unavailable
 from alphafair.engine.migrations import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
-from alphafair.service.server import log_file
+from alphafair.service.server import log_store
 from tests.serving import ARMS, running
 from tests.test_service_process import refused, serving
 
@@ -254,7 +254,7 @@ def test_a_new_file_is_logged_and_can_be_refused(path: Path) -> None:
 def test_the_file_that_is_served_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with Engine.open(made(path)) as engine:
-        log_file(engine, path)
+        log_store(engine, path)
     (record,) = caplog.records
     assert record.levelname == "INFO"
     assert record.fields == {"path": str(path), "experiments": 1, "events": 2}  # type: ignore[attr-defined]
