@@ -56,7 +56,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes
 
 lock: $(VENV)/installed-lock
 	$(COMPILE) requirements/build.in --output-file requirements/build.txt > /dev/null
-	$(COMPILE) pyproject.toml --extra service --output-file requirements/service.txt > /dev/null
+	$(COMPILE) pyproject.toml --extra service --extra postgres --output-file requirements/service.txt > /dev/null
 
 sbom: $(VENV)/installed-lock
 	mkdir -p dist

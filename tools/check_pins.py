@@ -30,6 +30,7 @@ def problems(root: Path = ROOT) -> Iterator[str]:
         "service.txt": [
             *project["project"]["dependencies"],
             *project["project"]["optional-dependencies"]["service"],
+            *project["project"]["optional-dependencies"]["postgres"],
         ],
         "build.txt": project["build-system"]["requires"],
     }
