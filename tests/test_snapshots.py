@@ -179,6 +179,16 @@ def test_slopes_that_do_not_fit_are_refused() -> None:
         learned().restore(replace(state, arrays={**state.arrays, "slope": slope}))
 
 
+@pytest.mark.parametrize("feedback", ["bandit", "full"])
+def test_sums_of_rewards_below_0_are_refused(feedback: str) -> None:
+    policy = AlphaFairAdaptive(1, 2, feedback=feedback, seed=0)
+    policy.update(policy.choose(0), 1.0 if feedback == "bandit" else [1.0, 0.5])
+    state = policy.snapshot()
+    for name in ("reward_sum", "seen", "largest"):
+        with pytest.raises(InvalidArgument, match="counts of at least 0"):
+            load_policy(replace(state, arrays={**state.arrays, name: np.array(-state.arrays[name])}))
+
+
 def test_weights_that_contradict_the_settings_are_refused() -> None:
     policy = FairCB(2, 3, horizon=10, context_weights=[0.5, 0.5])
     state = policy.snapshot()
