@@ -1,11 +1,13 @@
 """A PostgreSQL server for tests: Debian's package, on a free port of this machine, in a temporary folder.
 
-PostgreSQL refuses to run as root, so root starts it as another user. Nothing is left of it afterwards.
+PostgreSQL refuses to run as root, so root starts it as another user. Nothing is left of it afterwards: the server ends
+with the process that started it, even if that one is killed, and a folder that was left is removed at the next start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import pwd
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+PREFIX = "alphafair-postgres-"
 SETTINGS = {
     "fsync": "off",  # no test takes the power away
     "full_page_writes": "off",
@@ -38,18 +41,18 @@ def missing() -> str | None:
 
 
 class Server:
-    """A running server; `restart` and `stop` end it as a crash would."""
+    """A running server; `restart` and `stop` end it as a crash would. It ends with the thread that started it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.programs = folder, PROGRAMS[-1].parent
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
-        self._user: list[str] = []
+        self._user: list[str] = ["setpriv"]
         if os.getuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(folder, nobody.pw_uid, nobody.pw_gid)
             ids = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
-            self._user = ["setpriv", *ids]
+            self._user += ids
         self._names = itertools.count()
         self.data = folder / "data"
         made = ["initdb", "-D", str(self.data), "-U", "shop", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
@@ -62,8 +65,9 @@ class Server:
 
     def start(self) -> None:
         settings = [f"-c{name}={value}" for name, value in SETTINGS.items()]
+        program = [str(self.programs / "postgres"), "-D", str(self.data)]
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            [*self._user, str(self.programs / "postgres"), "-D", str(self.data), f"-p{self.port}", *settings],
+            [*self._user, "--pdeathsig=QUIT", *program, f"-p{self.port}", *settings],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -110,14 +114,38 @@ class Server:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="alphafair-postgres-"))
-    folder.chmod(0o755)
-    server = None
+def _folder() -> Iterator[Path]:
+    """Make a folder and keep its file `owner` locked; remove folders whose owner was killed."""
+    shared = Path(tempfile.gettempdir())
+    with contextlib.ExitStack() as stack:
+        with _locked(shared):  # one process at a time makes or removes a folder
+            for owner in shared.glob(f"{PREFIX}*/owner"):
+                with contextlib.suppress(OSError), _locked(owner, wait=False):  # it fails while the owner lives
+                    shutil.rmtree(owner.parent, ignore_errors=True)
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=shared))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            (folder / "owner").touch()
+            stack.enter_context(_locked(folder / "owner"))
+        folder.chmod(0o755)
+        yield folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    opened = os.open(path, os.O_RDONLY)
     try:
-        server = Server(folder)
-        yield server
+        fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        if server is not None and server.process.poll() is None:
-            server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    with _folder() as folder:
+        server = Server(folder)
+        try:
+            yield server
+        finally:
+            if server.process.poll() is None:
+                server.stop()
