@@ -279,6 +279,7 @@ def test_a_stranger_is_refused_and_a_key_opens_what_it_may(browser: Any, tmp_pat
     engine.create("home", arms=ARMS)
     use(engine, "home", ["books"], 50)
     reader, admin = keys.create(path, "read", "Rita"), keys.create(path, "admin", "Olga")
+    log_key = keys.create(path, "log", "Lena")
     with running(path, engine=engine) as shop, watched(browser, shop.url, expected="401|403") as page:
         page.goto("/experiments/home/live")
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -295,6 +296,18 @@ def test_a_stranger_is_refused_and_a_key_opens_what_it_may(browser: Any, tmp_pat
         expect(page.locator("#heat-map")).to_contain_text("a key of the role log or admin")
         expect(page.get_by_role("link", name="Log", exact=True)).to_have_count(0)
         assert page.request.get("/experiments/home/log.json").status == 403
+        for path, able in [("/experiments/home/log", "log or admin"), ("/keys", "admin")]:
+            page.goto(path)
+            expect(page.locator("main")).to_contain_text(f"needs a key of the role {able}.")
+            expect(page.locator("main")).to_contain_text("with the role read.")
+            assert faults(page) == []
+        page.goto("/experiments/home/decision?id=a")
+        expect(page.locator("main")).to_contain_text("needs a key of the role log or admin")
+        page.goto("/experiments/home/log")
+        page.get_by_role("link", name="Sign in with another key").click()
+        page.get_by_label("Key").fill(log_key)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("table.log tbody tr")).to_have_count(50)  # the page that was asked for
         expect(page.get_by_role("link", name="Keys")).to_have_count(0)
         assert page.evaluate("document.cookie") == ""  # not for scripts
         page.get_by_role("button", name="Sign out").click()

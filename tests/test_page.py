@@ -113,7 +113,7 @@ def test_one_experiment_has_the_numbers_of_the_ledger(shop: Running) -> None:
     assert [change["kind"] for change in found["changes"]] == ["create", "set_alpha"]
     assert found["changes"] == get(shop, "/v1/experiments/home/history")["items"]
     assert sum(found["delays"]["counts"]) == 72
-    assert len(found["delays"]["bounds"]) == len(found["delays"]["counts"]) - 1
+    assert len(found["delays"]["edges"]) == len(found["delays"]["counts"]) + 1
     assert found["certificate"] is None
     for share in found["shares"]:
         assert share["entitled"] == pytest.approx(1 / 3)

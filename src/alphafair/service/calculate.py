@@ -59,6 +59,7 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
         log.propensities,
         n_contexts=log.n_contexts,
         n_arms=log.n_arms,
+        arm_labels=log.arm_labels,
         available=log.available,
     )
     groups = arm_groups(None if job["groups"] is None else _groups(job["groups"]), log.n_arms)

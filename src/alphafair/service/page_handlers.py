@@ -52,12 +52,16 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 # the shell and its files
 
 
+def shell(service: Service, request: Request, status: int = 200) -> Response:
+    return _sent(request, service.files.shell, status)
+
+
 async def page(service: Service, request: Request) -> Response:
-    return _sent(request, service.files.shell)
+    return shell(service, request)
 
 
 async def experiment_page(service: Service, request: Request, name: str) -> Response:
-    return _sent(request, service.files.shell, 200 if service.engine.has(name) else 404)
+    return shell(service, request, 200 if service.engine.has(name) else 404)
 
 
 async def static_file(service: Service, request: Request, file: str) -> Response:
@@ -96,6 +100,7 @@ async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
         message = "The key is unknown, expired or revoked."
         repair = "Check that the whole key was pasted."
         raise failure(401, "unauthorized", message, repair=repair, www_authenticate="Bearer")
+    service.access.sessions.end(request.headers)  # of the key before, if there was one
     token, begun = service.access.sessions.begin(caller.id)
     return _with_cookie(service, request, token, _session(service, caller, begun), 201)
 

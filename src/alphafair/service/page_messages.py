@@ -158,8 +158,8 @@ class Share(Struct):
 class Delays(Struct):
     """How long rewards took: a histogram with log-spaced bounds."""
 
-    bounds: list[float]  # upper bounds in seconds, increasing; one count more than bounds
-    counts: list[int]
+    edges: list[float | None]  # seconds, increasing, one more than counts; null at the end: no upper bound
+    counts: list[int]  # delays over an edge, up to the next one
     total: float  # the sum of all delays, in seconds
 
 

@@ -174,8 +174,8 @@ def delays(summary: Summary) -> Delays:
     """How long rewards took, without the empty ends of the histogram."""
     used = np.flatnonzero(summary.delays)
     first, last = (int(used[0]), int(used[-1])) if len(used) else (0, 0)
-    bounds = [bound / SECOND for bound in DELAY_BOUNDS[first:last]]
-    return Delays(bounds, summary.delays[first : last + 1].tolist(), summary.delay_sum / SECOND)
+    edges = [0.0, *(bound / SECOND for bound in DELAY_BOUNDS), None]
+    return Delays(edges[first : last + 2], summary.delays[first : last + 1].tolist(), summary.delay_sum / SECOND)
 
 
 def certificate(found: Bounds | None) -> Certificate | None:

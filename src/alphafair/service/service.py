@@ -24,7 +24,7 @@ import msgspec
 
 from alphafair.engine import Engine
 from alphafair.engine.addresses import Address
-from alphafair.service import routes
+from alphafair.service import page_handlers, routes
 from alphafair.service.access import Access
 from alphafair.service.calculations import Calculations
 from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts
@@ -177,6 +177,8 @@ class Service:
             if failed.status == 401 and request.route is not None and request.route.is_page:
                 request.problem = None
                 return self._to_sign_in(request)
+            if failed.answer.error.code == "forbidden" and request.route is not None and request.route.is_page:
+                return page_handlers.shell(self, request, failed.status)  # the page says which role is needed
             headers = {name.encode(): value.encode() for name, value in failed.headers.items()}
             return Response(failed.status, self.encode(failed.answer), headers)
 

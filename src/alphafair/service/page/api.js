@@ -43,10 +43,15 @@ export async function loadSession() {
   return session;
 }
 
-/** Leave for the page to sign in, and return here afterwards. */
-export function signIn() {
+/** The page to sign in, which returns here afterwards; with `another`, also for those who are signed in. */
+export function signInAddress(another = false) {
   const here = location.pathname.slice(root.length) + location.search;
-  location.assign(address(`/sign-in?next=${encodeURIComponent(here)}`));
+  return address(`/sign-in?next=${encodeURIComponent(here)}${another ? "&another=true" : ""}`);
+}
+
+/** Leave for the page to sign in. */
+export function signIn() {
+  location.assign(signInAddress());
   return new Promise(() => {}); // nothing after this runs: the page is left
 }
 

@@ -1,6 +1,6 @@
 // Cards of one experiment as it is now: shares, delays, the certificate, changes, books of periods.
 
-import { asTable, card, delayBars, quantile, segments } from "./charts.js";
+import { asTable, card, delayBars, delayRows, quantile, segments } from "./charts.js";
 import { h, label, put, setText, table } from "./dom.js";
 import { change as changeText, duration, fullTime, integer, number, time } from "./format.js";
 import { armShares, sharesTable } from "./shares.js";
@@ -54,22 +54,13 @@ export function delays() {
   const figures = h("dl", { class: "pairs" });
   let last = null;
   const numbers = asTable(() => {
-    const { bounds, counts } = last.delays;
-    const rows = counts
-      .map((count, k) => ({ count, upper: bounds[k] ?? null, lower: bounds[k - 1] ?? 0 }))
-      .filter((each) => each.count > 0);
     return table(
       "Delay of rewards",
       [
-        {
-          title: "Delay",
-          rowHead: true,
-          cell: (each) =>
-            each.upper === null ? `over ${duration(each.lower)}` : `${duration(each.lower)} to ${duration(each.upper)}`,
-        },
+        { title: "Delay", rowHead: true, cell: (each) => each.text },
         { title: "Rewards", number: true, cell: (each) => integer(each.count) },
       ],
-      rows,
+      delayRows(last.delays).filter((each) => each.count > 0),
     );
   });
   function draw(live) {

@@ -391,22 +391,20 @@ export function sparkline(values, title) {
   );
 }
 
+/** The parts of a histogram of delays, the empty ones between others included. */
+export const delayRows = ({ edges, counts }) =>
+  counts.map((count, k) => {
+    const [lower, upper] = [edges[k], edges[k + 1]];
+    const text = upper === null ? `longer than ${duration(lower)}` : `${duration(lower)} to ${duration(upper)}`;
+    return { count, lower, upper, text };
+  });
+
 /** A histogram of delays with logarithmic bounds. */
 export function delayBars(delays, wait) {
-  const { bounds, counts } = delays;
-  const total = counts.reduce((sum, each) => sum + each, 0);
+  const shown = delayRows(delays);
+  const total = shown.reduce((sum, each) => sum + each.count, 0);
   if (total === 0) return h("p", { class: "muted" }, "No reward has arrived yet.");
-  let first = counts.findIndex((each) => each > 0);
-  let last = counts.length - 1 - [...counts].reverse().findIndex((each) => each > 0);
-  while (last - first < 5 && (first > 0 || last < counts.length - 1)) {
-    if (first > 0) first -= 1;
-    if (last < counts.length - 1 && last - first < 5) last += 1;
-  }
-  const most = Math.max(...counts);
-  const shown = counts
-    .slice(first, last + 1)
-    .map((count, k) => ({ count, upper: bounds[first + k] ?? null, lower: bounds[first + k - 1] ?? 0 }));
-  const name = ({ lower, upper }) => (upper === null ? `over ${duration(lower)}` : `up to ${duration(upper)}`);
+  const most = Math.max(...delays.counts);
   const stride = Math.ceil(shown.length / 5);
   return h(
     "div",
@@ -416,14 +414,14 @@ export function delayBars(delays, wait) {
       {
         class: "bars",
         role: "img",
-        "aria-label": `Delay of rewards: ${shown.map((each) => `${name(each)}: ${each.count}`).join(", ")}`,
+        "aria-label": `Delay of rewards: ${shown.map((each) => `${each.text}: ${each.count}`).join(", ")}`,
       },
       shown.map((each) =>
         h(
           "div",
           {
             class: `col ${wait && each.upper && each.upper > wait ? "late" : ""}`,
-            title: `${name(each)}: ${each.count} (${((100 * each.count) / total).toFixed(1)}%)`,
+            title: `${each.text}: ${each.count} (${((100 * each.count) / total).toFixed(1)}%)`,
           },
           h("i", { style: { "--part": String(each.count / most) } }),
         ),
@@ -433,7 +431,7 @@ export function delayBars(delays, wait) {
       "div",
       { class: "bar-axis", "aria-hidden": "true" },
       shown.map((each, k) =>
-        h("span", {}, k % stride === 0 ? (each.upper === null ? "more" : duration(each.upper)) : ""),
+        h("span", {}, k % stride === 0 ? (each.upper === null ? `> ${duration(each.lower)}` : duration(each.upper)) : ""),
       ),
     ),
   );
@@ -445,7 +443,7 @@ export function quantile(delays, part) {
   let reached = 0;
   for (const [k, count] of delays.counts.entries()) {
     reached += count;
-    if (total > 0 && reached >= part * total) return delays.bounds[k] ?? null;
+    if (total > 0 && reached >= part * total) return delays.edges[k + 1];
   }
   return null;
 }

@@ -1,23 +1,26 @@
 // The frame of every page: which view an address shows, where one is, the theme, and who is signed in.
 
-import { address, explained, loadSession, may, root, send, session, signIn } from "./api.js";
+import { address, explained, loadSession, may, Problem, root, send, session, signIn, signInAddress } from "./api.js";
 import { h, icon, label, put } from "./dom.js";
+import { quoted } from "./format.js";
 
+// an address, its view, and the role that it needs
 const VIEWS = [
-  [/^\/$/, "home"],
-  [/^\/sign-in$/, "sign_in"],
-  [/^\/keys$/, "keys"],
-  [/^\/experiments\/([^/]+)\/live$/, "live"],
-  [/^\/experiments\/([^/]+)\/what-if$/, "what_if"],
-  [/^\/experiments\/([^/]+)\/log$/, "log"],
-  [/^\/experiments\/([^/]+)\/decision$/, "decision"],
+  [/^\/$/, "home", "read"],
+  [/^\/sign-in$/, "sign_in", null],
+  [/^\/keys$/, "keys", "admin"],
+  [/^\/experiments\/([^/]+)\/live$/, "live", "read"],
+  [/^\/experiments\/([^/]+)\/what-if$/, "what_if", "read"],
+  [/^\/experiments\/([^/]+)\/log$/, "log", "log"],
+  [/^\/experiments\/([^/]+)\/decision$/, "decision", "log"],
 ];
+const ABLE = { read: "read, write, log or admin", log: "log or admin", admin: "admin" }; // roles that include a role
 
 const content = document.getElementById("content");
 
 async function start() {
   const path = location.pathname.slice(root.length) || "/";
-  const [pattern, view] = VIEWS.find(([each]) => each.test(path)) ?? [null, null];
+  const [pattern, view, role] = VIEWS.find(([each]) => each.test(path)) ?? [null, null, null];
   const name = pattern && decodeURIComponent(path.match(pattern)[1] ?? "");
   const module = view && import(`./views/${view}.js`);
   try {
@@ -26,6 +29,7 @@ async function start() {
     foot();
     if (view === null) return notFound();
     if (!session.signed_in && view !== "sign_in") return signIn();
+    if (role !== null && !may(role)) throw lacking(role);
     const { show } = await module;
     await show(content, name);
   } catch (problem) {
@@ -45,6 +49,13 @@ function notFound() {
     ),
   );
 }
+
+/** What a key without a role is told. */
+const lacking = (role) =>
+  new Problem(403, {
+    code: "forbidden",
+    message: `This page needs a key of the role ${ABLE[role]}. You are signed in as ${quoted(session.name)}, with the role ${session.role}.`,
+  });
 
 /** Show why a view cannot be shown, and how to repair it. */
 function failed(problem) {
@@ -67,7 +78,9 @@ function failed(problem) {
       h(
         "p",
         {},
-        h("button", { type: "button", onclick: () => location.reload() }, "Try again"),
+        problem.status === 403
+          ? h("a", { class: "button primary", href: signInAddress(true) }, "Sign in with another key")
+          : h("button", { type: "button", onclick: () => location.reload() }, "Try again"),
         " ",
         h("a", { class: "button quiet", href: address("/") }, "See all experiments"),
       ),

@@ -11,7 +11,7 @@ function next() {
 
 export async function show(content) {
   document.title = "Sign in · alphafair";
-  if (session.signed_in) return location.replace(next());
+  if (session.signed_in && !new URLSearchParams(location.search).get("another")) return location.replace(next());
   const problem = h("p", { class: "problem", role: "alert" });
   const key = h("input", {
     id: "key",
