@@ -634,6 +634,7 @@ PICTURES = {
     "features": features,
     "rates": rates,
     "arena": arena,
+    "arena-tuned": arena_tuned,
     "zero-to-infinity": zero_to_infinity,
     "trap": trap,
     "fair-weeks": fair_weeks,

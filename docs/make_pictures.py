@@ -8,11 +8,13 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
+from PIL import Image
+
 from alphafair import figures
 from docs.illustrations import PICTURES
 
 FOLDER = Path(__file__).with_name("pictures")
-MOST_BYTES = 150_000  # of an SVG; a heavier picture is better off as PNG
+MOST_BYTES = 150_000  # of a picture; a heavier SVG is better off as PNG with 256 colours
 DRAWN_BY = f"<!-- drawn by matplotlib {version('matplotlib')} -->\n"  # another version draws other bytes
 
 
@@ -28,6 +30,9 @@ def make(folder: Path) -> list[Path]:
         if path.stat().st_size > MOST_BYTES:
             path.unlink()
             path = figures.save(figure, folder / f"{name}.png")
+            with Image.open(path) as image:
+                few_colours = image.convert("RGB").quantize(256)
+            few_colours.save(path, optimize=True)
         made.append(path)
     return made
 

@@ -215,7 +215,8 @@ class AlphaFairAdaptive(Policy):
         else:
             v = w * m
             best = best_of(v)
-            a = 1 / (n + 1000 * n * (v.max() - v) / (w[best].max() * self.index.sigma))
+            tail = 200 if self.pending.any() else 1000
+            a = 1 / (n + tail * n * (v.max() - v) / (w[best].max() * self.index.sigma))
             a[best] = (1 - a[~best].sum()) / best.sum()
             zeta = 2 / np.sqrt(16 * c**2 + 2 * self.spread)
             h = log_barrier_leader(np.array([0.0, zeta * (self.lead + HEAD_START * c)]))[1]

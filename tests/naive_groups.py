@@ -211,7 +211,8 @@ class Adaptive(AlphaFairAdaptive):
             q = KAPPA + (1 - KAPPA) * h
         else:
             v = w * m
-            scale = 1000 / (w[best_of(v)].max() * self.index.sigma)
+            tail = 200 if self.pending.any() else 1000
+            scale = tail / (w[best_of(v)].max() * self.index.sigma)
             a = self.tails(v, scale)
             if terms.floors:
                 a = terms.keep * a

@@ -13,10 +13,11 @@ With groups R is R_G/s_G (see `alphafair.math.floors`). With a floor nu for ever
 p above, and d is scaled by 1 - n nu; with floors for groups, a and Bt are raised to them, and a gives the floor of a
 group to its best arms.
 
-a puts 1/(n + 1000 n (v_b - v_i)/(w_b sigma)) on arms below the best v = w m, the rest on the best. sigma is how far
-predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with Q = sum (r - m_I)^2 over all rewards and q2 the mean of
-r^2; q2/om is the size of rewards that the predictor takes. 16 c is the head start of a: without it, short runs pay for
-evidence that a is the better one. Then, for the arm I drawn with probability p_I and the reward r, r' = min(r, c):
+a puts 1/(n + 1000 n (v_b - v_i)/(w_b sigma)) on arms below the best v = w m, the rest on the best, with 200 in place
+of 1000 while a reward is pending. sigma is how far predictions are off, sigma^2 = (Q + 20 q2)/(count + 20) with
+Q = sum (r - m_I)^2 over all rewards and q2 the mean of r^2; q2/om is the size of rewards that the predictor takes.
+16 c is the head start of a: without it, short runs pay for evidence that a is the better one. Then, for the arm I drawn
+with probability p_I and the reward r, r' = min(r, c):
 
     d = [<a - Bt, w m> + (Bt_I - a_I) w_I (m_I - r')/p_I]/W ;   E += d ;   D += (h (1-h) d)^2
     z = s_I (m'_I - r')/p_I ;   L_j -= s m' ;   L_j[I] += z ;   V_j += (B_I z)^2
@@ -95,6 +96,7 @@ WELFARE = True  # False in machine code for policies with alpha < 1
 KAPPA = 0.005  # the least share of the guaranteed learner
 EXPLORE = 0.3
 TAIL = 1000.0  # inverse of the predictor's own exploration
+LATE_TAIL = 200.0  # the same while rewards are pending: draws in a row cannot correct each other
 PRIOR_MISSES = 20.0  # rewards that a prediction of 0 is taken to have missed before the first one
 HEAD_START = 16.0  # rewards of size c by which a is taken to be ahead at first
 MOST_CREDIT = 3.0  # upper bound of a pending reward, times c
@@ -186,7 +188,10 @@ def concentrate(memory, best):
             best_slope = max(best_slope, slope[i])
     of_prior = PRIOR_MISSES * numbers[N.squared_rewards] / numbers[N.seen]
     sigma = math.sqrt((numbers[N.squared_misses] + of_prior) / (numbers[N.seen] + PRIOR_MISSES))
-    scale = TAIL * n / (best_slope * sigma)
+    pending = 0.0
+    for i in range(n):
+        pending += memory.arms[A.pending, i]
+    scale = (TAIL if pending == 0.0 else LATE_TAIL) * n / (best_slope * sigma)
     if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
         tails_in_groups(memory.groups, scores, best, scale, memory.scratch[T.distances])
         return

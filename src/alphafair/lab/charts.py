@@ -408,13 +408,14 @@ def arena(matches: Sequence[Match], title: str, alphas: Sequence[float] = (), re
         _seeds_note(matches),
     )
     labels = {score.policy: score.label for score in scores}
-    panel, head, legend = ROW * len(matches), 0.35, 0.05 + 0.2 * math.ceil(len(labels) / LEGEND_COLUMNS)
-    height = 0.9 + legend + (0.17 if remark else 0.0) + len(alphas) * (panel + head + 0.3)
+    panel, head, below, legend = ROW * len(matches), 0.35, 0.3, 0.05 + 0.2 * math.ceil(len(labels) / LEGEND_COLUMNS)
+    height = 0.9 + legend + (0.17 if remark else 0.0) + len(alphas) * (panel + head + below)
     with figures.page(title, notes, height) as (figure, top):
         left = 0.3 + figures.WIDTH * figures.widest(figure, names)
         width = (figures.WIDTH - left) / len(seen)
         _legend(figure, labels, top)
         top -= legend
+        panel = top / len(alphas) - head - below  # less than ROW for each row if the notes took more lines
         for alpha in alphas:
             bottom = top - head - panel
             for column, feedback in enumerate(seen):
@@ -424,7 +425,7 @@ def arena(matches: Sequence[Match], title: str, alphas: Sequence[float] = (), re
                 _panel(axes, rows)
                 axes.set_title(f"{ALPHA} = {alpha:g}, {SEEN[feedback]}", fontsize=LABEL_SIZE)
                 axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=LABEL_SIZE)
-            top = bottom - 0.3
+            top = bottom - below
     return figure
 
 
