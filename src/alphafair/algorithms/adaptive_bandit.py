@@ -181,17 +181,16 @@ def prepare(memory, context):
 @kernel
 def concentrate(memory, best):
     """Replace v = w m in `scores`, with maximum `best`, by a."""
-    numbers, scores, slope, best_slope = memory.scalars, memory.scratch[T.scores], memory.arms[A.slope], 0.0
-    n = scores.shape[0]
+    numbers, scores = memory.scalars, memory.scratch[T.scores]
+    slope, pending = memory.arms[A.slope], memory.arms[A.pending]
+    n, best_slope, all_pending = scores.shape[0], 0.0, 0.0
     for i in range(n):
+        all_pending += pending[i]
         if scores[i] >= TIE * best:
             best_slope = max(best_slope, slope[i])
     of_prior = PRIOR_MISSES * numbers[N.squared_rewards] / numbers[N.seen]
     sigma = math.sqrt((numbers[N.squared_misses] + of_prior) / (numbers[N.seen] + PRIOR_MISSES))
-    pending = 0.0
-    for i in range(n):
-        pending += memory.arms[A.pending, i]
-    scale = (TAIL if pending == 0.0 else LATE_TAIL) * n / (best_slope * sigma)
+    scale = (TAIL if all_pending == 0.0 else LATE_TAIL) * n / (best_slope * sigma)
     if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
         tails_in_groups(memory.groups, scores, best, scale, memory.scratch[T.distances])
         return
