@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -18,7 +17,6 @@ from alphafair.errors import InvalidArgument, RequestError, Unavailable
 
 MOST_REQUESTS = 5_000  # in one transaction
 ATTEMPTS: Final = 3  # to append while others wait
-OTHERS: Final = 0.5  # seconds after an event of another process in which the next one is expected
 Result = TypeVar("Result")
 Answer = Receipt | Outcome | RequestError
 
@@ -44,7 +42,6 @@ class LedgerEngine:
         self.lock = threading.RLock()
         self.waiting = Queue()
         self._closed = False
-        self._others_until = 0.0  # by the monotonic clock; until then, a write without a lock would be too late
         self.live = LiveState(ledger, clock, max_contexts, n_experiments)
         self.handler = RequestHandler(self.live, chance, ids)
 
@@ -103,19 +100,16 @@ class LedgerEngine:
             raise unavailable
 
     def _in_turn(self, attempt: Callable[[], Result]) -> Result:
-        """Try without a lock, unless others have just written; then take in their events while they wait."""
-        if time.monotonic() >= self._others_until:
-            try:
-                return attempt()
-            except Behind:
-                self.live.abandon()
+        """Try without a lock; where others were quicker, take in what they have written, and keep them waiting."""
+        try:
+            return attempt()
+        except Behind:
+            self.live.abandon()
         for _ in range(ATTEMPTS):
-            before = self.live.position
+            self.live.fold()
             try:
                 with self.ledger.turn():
                     self.live.refresh()
-                    if self.live.position > before:
-                        self._others_until = time.monotonic() + OTHERS
                     return attempt()
             except Behind:
                 self.live.abandon()

@@ -584,11 +584,8 @@ class PostgresLedger:
         connections = self.store.connections
         with connections.one() as connection:
             with connections.translated(connection):
-                at_once = (
-                    "begin isolation level repeatable read read only; "
-                    f"set local idle_in_transaction_session_timeout = '{LONG_READ}'"
-                )
-                connection.execute(at_once, prepare=False)
+                connection.execute("begin isolation level repeatable read read only")
+                connection.execute(f"set local idle_in_transaction_session_timeout = '{LONG_READ}'")
             self._pinned = connection
             try:
                 yield
@@ -669,11 +666,9 @@ class PostgresLedger:
         connections = self.store.connections
         with connections.one() as connection:
             with connections.translated(connection):
-                at_once = (
-                    f"begin; set local idle_in_transaction_session_timeout = '{TURN}'; "
-                    f"select last from position where experiment = {self.key:d} for update"
-                )
-                connection.execute(at_once, prepare=False)
+                connection.execute("begin")
+                connection.execute(f"set local idle_in_transaction_session_timeout = '{TURN}'")
+                connection.execute("select last from position where experiment = $1 for update", (self.key,))
             self._turn = connection
             try:
                 yield
