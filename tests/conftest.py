@@ -9,7 +9,9 @@ one to the last bit, so it leaves this check out.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,4 +99,12 @@ def _store_of_run(request: pytest.FixtureRequest) -> Iterator[None]:
     from tests.stores import on_postgres
 
     with on_postgres(request.getfixturevalue("postgres_server")):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _closed_stores() -> Iterator[None]:
+    """Close the databases that a test has left open; those of a module's fixtures were opened before."""
+    stores = sys.modules.get("tests.stores")
+    with contextlib.nullcontext() if stores is None else stores.closing_stores():
         yield

@@ -11,14 +11,17 @@ import contextlib
 import hashlib
 import itertools
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import psycopg
 import pytest
 
 from alphafair.engine import Engine, addresses
+from alphafair.engine.ledger import EVENT_TABLES
 from alphafair.engine.live import LiveState
 from alphafair.engine.postgres_store import PostgresStore
 from alphafair.engine.sqlite_store import SqliteStore
@@ -29,6 +32,8 @@ both_stores = pytest.mark.both_stores
 sqlite_only = pytest.mark.sqlite_only
 _server: Server | None = None  # while a test runs on PostgreSQL
 _opened: set[str] = set()
+_stores: list[PostgresStore] = []  # opened by the test that runs
+COPIED = ("position", *EVENT_TABLES, "context", "snapshot", "snapshot_piece", "api_key")
 
 
 def live_state(engine: Engine, name: str | None = None) -> LiveState:
@@ -39,13 +44,40 @@ def live_state(engine: Engine, name: str | None = None) -> LiveState:
     return only.live
 
 
+def is_postgres() -> bool:
+    """Whether this is the run on PostgreSQL."""
+    return _server is not None
+
+
+def _translated(query: str) -> str:
+    """A query of a test, written for SQLite, in the SQL of PostgreSQL."""
+    query = query.replace("d.seq = r.decision", "d.seq = r.decision and d.experiment = r.experiment")
+    numbers = itertools.count(1)
+    return "".join(f"${next(numbers)}" if c == "?" else c for c in query)
+
+
 class QueriedStore(PostgresStore):
-    """Takes queries of tests, written for SQLite."""
+    """Takes queries of tests, written for SQLite, and is closed after the test that opened it."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        _stores.append(self)
+        super().__init__(url, **options)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        query = query.replace("d.seq = r.decision", "d.seq = r.decision and d.experiment = r.experiment")
-        numbers = itertools.count(1)
-        return super().rows("".join(f"${next(numbers)}" if c == "?" else c for c in query), values)
+        return super().rows(_translated(query), values)
+
+
+@contextlib.contextmanager
+def closing_stores() -> Iterator[None]:
+    """Close what is opened inside and left open: a test may end with an engine that was never closed."""
+    before = len(_stores)
+    try:
+        yield
+    finally:
+        for store in _stores[before:]:
+            if hasattr(store, "connections"):
+                store.close()
+        del _stores[before:]
 
 
 def address_of(path: Path) -> Path:
@@ -64,14 +96,60 @@ def open_store(path: Path, **options: Any) -> Any:
     return QueriedStore(str(address_of(path)), **options)
 
 
+def ledgers_of(store: Any) -> list[Any]:
+    """The ledgers of a store: one in a file, one per experiment in a database."""
+    if not hasattr(store, "positions"):
+        return [store]
+    return [store.ledger(name, key) for name, (key, _) in store.positions().items()]
+
+
+class Translating:
+    """A connection of PostgreSQL that takes statements written for SQLite."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        return self._connection.execute(_translated(statement), values or None)  # type: ignore[arg-type]
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        for values in rows:
+            self.execute(statement, values)
+
+
+@contextlib.contextmanager
+def connected(path: Path) -> Iterator[Any]:
+    """Connect behind the back of all engines; what is executed is committed at the end."""
+    address = address_of(path)
+    if not addresses.is_url(address):
+        with contextlib.closing(sqlite3.connect(path)) as file, file:
+            yield file
+        return
+    url, _, schema = str(address).partition("?schema=")
+    with psycopg.connect(url, options=f"-c search_path={schema}", cursor_factory=psycopg.RawCursor) as connection:
+        yield Translating(connection)
+
+
 def execute(path: Path, *statements: str) -> list[Any]:
     """Run statements behind the back of all engines; return the rows of the last."""
-    if _server is not None or addresses.is_url(path):
-        assert _server is not None
-        schema = str(address_of(path)).rpartition("schema=")[2]
-        return [_server.execute(statement, schema) for statement in statements][-1]
-    with contextlib.closing(sqlite3.connect(path)) as file, file:
-        return [file.execute(statement).fetchall() for statement in statements][-1]
+    with connected(path) as connection:
+        *_, last = [connection.execute(statement) for statement in statements]
+        return last.fetchall() if last.description else []
+
+
+def copy_as_crashed(path: Path, target: Path) -> None:
+    """Copy a ledger that may be in use, as a crash would leave it now."""
+    if _server is None:
+        for suffix in ("", "-wal"):
+            if os.path.exists(f"{path}{suffix}"):
+                shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
+        return
+    source = str(address_of(path)).partition("?schema=")[2]
+    open_store(target).close()
+    with connected(target) as connection:
+        for table in COPIED:
+            connection.execute(f"insert into {table} select * from {source}.{table}")
+        connection.execute(f"select setval('experiment_key', nextval('{source}.experiment_key'))")
 
 
 def _open_store(path: Path, *, read_only: bool = False, create: bool = True) -> Any:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,11 @@ from alphafair import Engine
 from alphafair.engine import Activate, Decide, Mismatch, Reward, live, replay, summary
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.replay import Replay
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
 from tests.older import take_back
-from tests.stores import live_state
+from tests.stores import both_stores, connected, copy_as_crashed, ledgers_of, live_state, open_store, sqlite_only
+
+pytestmark = both_stores
 
 START = 1_800_000_000  # seconds
 ARMS = ["ada", "ben", "cyd"]
@@ -90,7 +88,7 @@ def play(engine: Engine, clock: Clock, n: int, seed: int) -> None:
         if k % 31 == 9:
             engine.set_alpha("bandit", float(rng.choice([0.5, 0.9])))
         if k % 53 == 11:
-            engine.rollback("bandit", engine.position - int(rng.integers(10)))
+            engine.rollback("bandit", engine.experiment("bandit").position - int(rng.integers(10)))
         if k % 61 == 13 and len(engine.experiment("default").arms) > 2:
             engine.retire_arm("default", engine.experiment("default").arms[0])
         if k % 47 == 3:
@@ -101,7 +99,7 @@ def play(engine: Engine, clock: Clock, n: int, seed: int) -> None:
 @pytest.fixture
 def path(tmp_path: Path, clock: Clock) -> Path:
     path = tmp_path / "shop.db"
-    with Engine(SqliteStore(path), seed=3, clock=clock) as engine:
+    with Engine(open_store(path), seed=3, clock=clock) as engine:
         for name, settings in EXPERIMENTS.items():
             engine.create(name, arms=ARMS, **settings)
         play(engine, clock, 150, 1)
@@ -110,16 +108,16 @@ def path(tmp_path: Path, clock: Clock) -> Path:
 
 def naive(path: Path, experiment: Experiment) -> dict[str, Any]:
     """What the summary must contain, counted event by event from the tables."""
-    with closing(sqlite3.connect(path)) as file:
-        decisions = file.execute(
+    of_decision = "join decision d on d.seq = r.decision where d.experiment = ? order by r.seq"
+    with open_store(path, read_only=True) as store:
+        decisions = store.rows(
             "select seq, context, arm, at, deferred from decision where experiment = ?", (experiment.key,)
-        ).fetchall()
-        activated = dict(file.execute("select decision, at from activation").fetchall())
-        rewards = file.execute(
-            "select r.seq, r.decision, d.arm, r.reward, r.rewards, r.source, r.at, d.at from reward r "
-            "join decision d on d.seq = r.decision where d.experiment = ? order by r.seq",
+        )
+        activated = dict(store.rows(f"select r.decision, r.at from activation r {of_decision}", (experiment.key,)))
+        rewards = store.rows(
+            f"select r.seq, r.decision, d.arm, r.reward, r.rewards, r.source, r.at, d.at from reward r {of_decision}",
             (experiment.key,),
-        ).fetchall()
+        )
     found = experiment.summary
     shape = found.n_buckets, len(experiment.arms)
     counts: dict[str, Any] = {
@@ -149,10 +147,13 @@ def naive(path: Path, experiment: Experiment) -> dict[str, Any]:
 
 def experiments_of(path: Path, how: str) -> dict[str, Experiment]:
     """The experiments as a replay of everything, or one that starts at the last snapshots, arrives at them."""
-    with SqliteStore(path, read_only=True) as store:
-        again = Replay(store, store.position)
-        found = (again.from_snapshots() if how == "snapshots" else again).run()
-    return {each.name: each for each in found.values()}
+    found: dict[str, Experiment] = {}
+    with open_store(path, read_only=True) as store:
+        for ledger in ledgers_of(store):
+            again = Replay(ledger, ledger.position)
+            repeated = (again.from_snapshots() if how == "snapshots" else again).run()
+            found |= {each.name: each for each in repeated.values()}
+    return found
 
 
 def fields(found: Summary) -> dict[str, Any]:
@@ -186,13 +187,12 @@ def test_it_is_what_a_slow_count_of_the_log_says(path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_it_does_not_depend_on_how_the_engine_has_arrived_at_it(path: Path, clock: Clock, name: str) -> None:
-    with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
+    with Engine(open_store(path), seed=4, clock=clock) as engine:
         play(engine, clock, 60, 2)
-        live_summary = live_state(engine).experiments[name].summary.copy()
+        live_summary = live_state(engine, name).experiments[name].summary.copy()
         assert engine._store.rows("select count(*) from snapshot where summary is not null")[0][0] >= 5
         crashed = path.with_name("crashed.db")
-        for suffix in ("", "-wal"):
-            shutil.copyfile(f"{path}{suffix}", f"{crashed}{suffix}")
+        copy_as_crashed(path, crashed)
     replayed = experiments_of(crashed, "all")[name].summary
     assert_same(live_summary, replayed)
     assert_same(live_summary, experiments_of(crashed, "snapshots")[name].summary)
@@ -203,32 +203,32 @@ def test_it_does_not_depend_on_how_the_engine_has_arrived_at_it(path: Path, cloc
 
 def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last state to start from may be one of those, and not a snapshot."""
-    with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
+    with Engine(open_store(path), seed=4, clock=clock) as engine:
         clock.seconds += 5.0
-        engine.rollback("bandit", engine.position - 60)
+        engine.rollback("bandit", engine.experiment("bandit").position - 60)
         engine.decide("bandit", "visitor 1")
-        kept = live_state(engine).experiments["bandit"].summary.copy()
+        kept = live_state(engine, "bandit").experiments["bandit"].summary.copy()
         assert "summary" not in engine.history("bandit")[-1].details
         crashed = path.with_name("crashed.db")
-        for suffix in ("", "-wal"):
-            shutil.copyfile(f"{path}{suffix}", f"{crashed}{suffix}")
+        copy_as_crashed(path, crashed)
     assert_same(kept, experiments_of(crashed, "snapshots")["bandit"].summary)
     assert_same(kept, experiments_of(crashed, "all")["bandit"].summary)
-    for module in ("live", "experiment", "verify"):
+    for module in ("live", "engine", "experiment", "verify"):
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other code")
-    with Engine(SqliteStore(crashed), seed=5, clock=clock) as engine:
+    with Engine(open_store(crashed), seed=5, clock=clock) as engine:
         engine.decide("bandit", "visitor 1")
-        kept = live_state(engine).experiments["bandit"].summary.copy()
-        live_state(engine).is_stale = True  # so that no snapshot is saved
+        kept = live_state(engine, "bandit").experiments["bandit"].summary.copy()
+        live_state(engine, "bandit").is_stale = True  # so that no snapshot is saved
     assert_same(kept, experiments_of(crashed, "snapshots")["bandit"].summary)
-    with Engine(SqliteStore(crashed), seed=5, clock=clock) as engine:
+    with Engine(open_store(crashed), seed=5, clock=clock) as engine:
         engine.verify()
 
 
+@sqlite_only("is about files of older versions")
 def test_a_file_of_an_older_version_is_counted_once(path: Path, clock: Clock) -> None:
     """Old snapshots have no summary: the counts are taken from the log, only past fairness stays unknown."""
     expected = experiments_of(path, "all")
-    with closing(sqlite3.connect(path)) as file, file:
+    with connected(path) as file:
         (cut,) = file.execute("select count(*) from snapshot_piece").fetchone()
         assert not cut
         rows = file.execute("select rowid, state, summary from snapshot").fetchall()
@@ -240,22 +240,22 @@ def test_a_file_of_an_older_version_is_counted_once(path: Path, clock: Clock) ->
             n = old.pop("summary")
             file.execute("update change set body = ?, state = ? where seq = ?", (json.dumps(old), state[:-n], seq))
         take_back(file, 10)
-    with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
+    with Engine(open_store(path), seed=4, clock=clock) as engine:
         for name, experiment in live_state(engine).experiments.items():
             first, second = fields(experiment.summary), fields(expected[name].summary)
             for each in first:
                 if each != "fairness":
                     np.testing.assert_array_equal(first[each], second[each], err_msg=f"{name} {each}")
-        assert np.isnan(live_state(engine).experiments["bandit"].summary.fairness[:3]).all()
+        assert np.isnan(live_state(engine, "bandit").experiments["bandit"].summary.fairness[:3]).all()
         engine.verify()
         play(engine, clock, 20, 3)
         engine.verify()
 
 
 def test_verify_compares_it(path: Path, clock: Clock) -> None:
-    with Engine(SqliteStore(path), seed=4, clock=clock) as engine:
+    with Engine(open_store(path), seed=4, clock=clock) as engine:
         engine.verify()
-        live_state(engine).experiments["bandit"].summary.contexts[0] += 1
+        live_state(engine, "bandit").experiments["bandit"].summary.contexts[0] += 1
         with pytest.raises(Mismatch, match="bandit: its summary over time is not what the log leads to"):
             engine.verify()
 
@@ -286,12 +286,12 @@ def test_fairness_of_a_bucket_is_the_one_at_its_end() -> None:
 
 
 def test_recent_counts_cover_the_last_seconds(clock: Clock, tmp_path: Path) -> None:
-    with Engine(SqliteStore(tmp_path / "shop.db"), seed=1, clock=clock) as engine:
+    with Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock) as engine:
         engine.create("home", arms=["ada", "ben"])
         for _ in range(20):
             clock.seconds += 1.0
             engine.submit([Decide("home", "v")] * 5)
-        found = live_state(engine).experiments["home"].summary.copy().recent(clock() // 1000, 10.0)
+        found = live_state(engine, "home").experiments["home"].summary.copy().recent(clock() // 1000, 10.0)
     assert found.decisions.sum() == 5 * 11  # the bucket that began ten seconds ago, and ten later ones
     assert found.seconds == pytest.approx(10.0)
 

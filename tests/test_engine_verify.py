@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +11,26 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Mismatch, RequestError
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.service.keys import create as create_key
 from tests.older import take_back
-from tests.stores import live_state
+from tests.stores import (
+    address_of,
+    both_stores,
+    connected,
+    copy_as_crashed,
+    execute,
+    live_state,
+    open_store,
+    sqlite_only,
+)
+
+pytestmark = both_stores
 
 ARMS = ["ada", "ben"]
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def played(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Path:
     """A file in which every kind of event is found; propensities are all 1/2, so that replaying cannot tell contexts.
 
     Positions: 1 home and its contexts 0 ("known") and 1 ("unseen"), 2 to 6 decisions of known, v, w, v, gone, 7 gone is
@@ -31,7 +38,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     closes it with 13, 14 its late reward.
     """
     path = tmp_path_factory.mktemp("played") / "shop.db"
-    with Engine(SqliteStore(path), seed=1, clock=lambda: 1_800_000_000 * 10**9) as engine:
+    with Engine(open_store(path), seed=1, clock=lambda: 1_800_000_000 * 10**9) as engine:
         engine.create("home", arms=ARMS, policy="uniform", feedback="bandit", contexts=["known", "unseen"])
         for id, label in (("k", "known"), ("a", "v"), ("b", "w"), ("c", "v"), ("d", "gone")):
             engine.decide("home", label, id)
@@ -48,11 +55,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def edited(played: Path, tmp_path: Path, *statements: str) -> Path:
     path = tmp_path / "edited.db"
-    shutil.copy(played, path)
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute("delete from snapshot")
+    copy_as_crashed(played, path)
+    with connected(path) as connection:
+        connection.execute("delete from snapshot")
         for statement in statements:
-            assert file.execute(statement).rowcount > 0, statement
+            assert connection.execute(statement).rowcount > 0, statement
     return path
 
 
@@ -106,7 +113,7 @@ EDITS: dict[str, tuple[list[str], str]] = {
     ),
     "a decision of nobody": (
         ["update decision set experiment = 99 where seq = 3"],
-        r"decision 3 \('a'\) belongs to experiment 99, which was not created before it",
+        r"decision 3 (\('a'\) )?belongs to experiment 99, which was not created",
     ),
     "an erased label is back": (
         ["update context set label = 'gone' where number = 4"],
@@ -189,7 +196,7 @@ def test_verify_names_rows_that_do_not_belong_together(played: Path, tmp_path: P
     with pytest.raises(Mismatch) as found, Engine.open(path, read_only=True) as reader:
         reader.verify()
     assert re.search(words, str(found.value)), found.value
-    told = CliRunner().invoke(program, ["verify", str(path)])
+    told = CliRunner().invoke(program, ["verify", str(address_of(path))])
     assert told.exit_code == 1
     assert str(found.value) in " ".join(told.stderr.split())
 
@@ -206,9 +213,7 @@ def test_impossible_numbers_never_reach_a_policy(tmp_path: Path, policy: str, nu
             engine.decide("home", "v", f"{k}")
             engine.reward(f"{k}", [0.5, 0.25] if policy == "alpha-fair" else 0.5)
         engine.add_arm("home", "cyd")
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute("delete from snapshot")
-        file.execute(f"update decision set {numbers} where seq = 4")
+    execute(path, "delete from snapshot", f"update decision set {numbers} where seq = 4")
     with pytest.raises(Mismatch, match="impossible context or arm"):
         Engine.open(path)
 
@@ -219,9 +224,7 @@ def test_a_context_of_a_huge_number_takes_no_memory(tmp_path: Path, context: int
     with Engine.open(path, seed=1) as engine:
         engine.create("home", arms=ARMS, contexts=[f"v{k}" for k in range(3)])
         engine.decide("home", "v")
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute("delete from snapshot")
-        file.execute("update decision set context = ?", (context,))
+    execute(path, "delete from snapshot", f"update decision set context = {context}")
     with pytest.raises(Mismatch, match="impossible context or arm"):
         Engine.open(path)
 
@@ -247,9 +250,10 @@ def test_memory_is_compared_with_the_rows(played: Path, tmp_path: Path) -> None:
             engine.verify()
 
 
+@sqlite_only("is about files of older versions; databases have always had checksums")
 def test_decisions_of_older_versions_have_no_checksum(played: Path, tmp_path: Path) -> None:
     path = edited(played, tmp_path, "update decision set at = at")
-    with closing(sqlite3.connect(path)) as file, file:
+    with connected(path) as file:
         take_back(file, 7)
     with Engine.open(path) as engine:
         assert engine.verify() == 14

@@ -16,7 +16,6 @@ import pytest
 
 from alphafair import metrics
 from alphafair.engine import Decide, Engine, Reward
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.engine.summary import SECOND, Summary
 from alphafair.service import calculations, keys, marks, page_handlers, watchers
 from alphafair.service.page_files import PageFiles
@@ -24,7 +23,9 @@ from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
 from alphafair.service.sessions import COOKIE, LIFETIME, MOST, Sessions
 from tests.serving import ARMS, Running, error, running
-from tests.stores import live_state
+from tests.stores import both_stores, live_state, open_store
+
+pytestmark = both_stores
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -134,7 +135,7 @@ def test_groups_have_shares_and_full_information_a_certificate(shop: Running) ->
     one, other = found["shares"]
     assert (one["label"], one["arms"], one["live"], other["live"]) == ("x", ["ada", "cyd"], True, False)
     assert (one["entitled"], other["entitled"]) == (1.0, 0.0)
-    policy = live_state(shop.engine).experiments["full"].policy
+    policy = live_state(shop.engine, "full").experiments["full"].policy
     assert found["certificate"]["welfare_ratio"] == metrics.welfare_certificate(policy)
     assert found["certificate"]["regret"] == metrics.regret_certificate(policy)
     assert "No fixed policy" in found["certificate"]["sentence"]
@@ -160,7 +161,7 @@ def test_contexts_are_listed_by_their_decisions_and_searched(shop: Running) -> N
         ("rare", 1),
     ]
     assert (found["total"], found["arms"]) == (4, ARMS)
-    policy = live_state(shop.engine).experiments["home"].policy
+    policy = live_state(shop.engine, "home").experiments["home"].policy
     expected = policy.probabilities(1, available=[True, False, True])
     assert found["items"][0]["probabilities"] == expected.tolist()
     assert found["items"][0]["probabilities"][1] == 0.0
@@ -219,7 +220,7 @@ def test_the_log_is_filtered_and_paged(shop: Running, monkeypatch: pytest.Monkey
 
 def test_every_state_of_a_decision_can_be_found(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
-    engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=0, clock=lambda: int(now[0] * 1e9))
+    engine = Engine(open_store(tmp_path / "shop.db"), seed=0, clock=lambda: int(now[0] * 1e9))
     with running(tmp_path / "shop.db", engine=engine) as shop:
         engine.create("home", arms=ARMS, reward_wait=60.0)
         engine.create("default", arms=ARMS, reward_wait=60.0, default_reward=0.5)
@@ -229,7 +230,7 @@ def test_every_state_of_a_decision_can_be_found(tmp_path: Path) -> None:
         now[0] += 100.0
         engine.expire()
         assert engine.reward("expired", 0.25).outcome == "expired"
-        position = engine.position
+        position = engine.experiment("home").position
         engine.decide("home", "v", id="rolled_back")
         engine.rollback("home", position)
         engine.decide("home", "v", id="pending")
@@ -263,7 +264,7 @@ def test_the_story_of_a_decision(shop: Running) -> None:
     play(shop.engine, "home", 20)
     shop.engine.set_alpha("home", 0.5)
     shop.engine.mask_arm("home", "cyd")
-    before = live_state(shop.engine).experiments["home"].policy.probabilities(0, available=[True, False, False])
+    before = live_state(shop.engine, "home").experiments["home"].policy.probabilities(0, available=[True, False, False])
     receipt = shop.engine.decide("home", "visitor 0", available=["ada", "cyd"])
     shop.engine.set_alpha("home", 0.75)
     shop.engine.add_arm("home", "dan")
@@ -754,7 +755,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def timed(tmp_path: Path, clock: Clock) -> Iterator[Running]:
-    engine = Engine(SqliteStore(tmp_path / "timed.db"), seed=0, clock=clock)
+    engine = Engine(open_store(tmp_path / "timed.db"), seed=0, clock=clock)
     engine.create("home", arms=ARMS, reward_wait=1000.0)
     with running(tmp_path / "timed.db", engine=engine) as shop:
         yield shop
@@ -799,7 +800,7 @@ def test_rising_expiries_are_marked(timed: Running, clock: Clock) -> None:
 
 
 def test_a_failing_policy_and_a_slow_disk_are_marked(timed: Running) -> None:
-    experiment = live_state(timed.engine).experiments["home"]
+    experiment = live_state(timed.engine, "home").experiments["home"]
     experiment.failed("drawing an arm", "ValueError: no")
     assert codes(timed)[0] == "unhealthy"
     timed.service.measures.commit_seconds = 2.0 * marks.SLOW_COMMIT

@@ -884,11 +884,11 @@ class PostgresLedger:
 
     def check_pages(self) -> None:
         """Raise `Mismatch` if there are events of an experiment that does not exist."""
-        for table in (*EVENT_TABLES, "context"):
-            query = f"""select experiment from {table} e
+        for table, number in (*((table, "seq") for table in EVENT_TABLES), ("context", "number")):
+            query = f"""select {number}, experiment from {table} e
                 where not exists (select 1 from position p where p.experiment = e.experiment) limit 1"""
-            for (key,) in self.rows(query):
-                raise Mismatch(f"{self.path}: a {table} belongs to experiment {key}, which was not created.")
+            for found, key in self.rows(query):
+                raise Mismatch(f"{self.path}: {table} {found} belongs to experiment {key}, which was not created.")
 
     def events_per_position(self, start: int, end: int) -> NDArray[np.int64]:
         found = np.zeros(end - start, dtype=np.int64)
