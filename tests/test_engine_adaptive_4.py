@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from alphafair import Engine
+from alphafair.cli import app
 from alphafair.engine.experiment import CODE
 from alphafair.values import State
 from tests.stores import live_state
@@ -73,6 +75,15 @@ def test_it_goes_on_and_is_verified(path: Path) -> None:
             engine.verify()
             engine.rollback("plain", engine.position - 2)
             engine.verify()
+
+
+def test_the_command_says_what_it_accepts(path: Path) -> None:
+    with Engine.open(path) as engine:
+        position = engine.history("plain")[-1].position
+    found = CliRunner().invoke(app, ["verify", str(path)])
+    assert found.exit_code == 0
+    accepted = f"plain: events before position {position:,} were made by an older version, and accepted as they are."
+    assert accepted in found.output.splitlines()
 
 
 def test_a_rollback_to_a_state_of_version_4(path: Path) -> None:
