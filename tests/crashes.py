@@ -7,6 +7,8 @@ writer, which asks again for all that was not acknowledged, with the same ids. T
 Time runs faster than on the wall, so that periods of the experiment `timed` end about 80 times in a second: no boundary
 may be lost or written twice, and every book has the sum of the rewards in the log.
 
+With `--database postgresql://...` the writer has a database instead of a file, in two new schemas.
+
 With `--early` every group is acknowledged before it is committed: the control, in which events must be lost.
 """
 
@@ -28,7 +30,11 @@ from typing import Any
 from unittest import mock
 
 from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
+from alphafair.engine.addresses import is_url, with_schema
+from alphafair.engine.postgres_store import PostgresLedger
 from alphafair.engine.sqlite_store import SqliteStore
+from tests.stores import Path as Address
+from tests.stores import QueriedStore, open_store
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40
@@ -65,6 +71,32 @@ class EarlyStore(SqliteStore):
         while self.held:
             super().append(*self.held.popleft())
         super().close()
+
+
+class EarlyLedger(PostgresLedger):
+    """The same for an experiment in a database; snapshots would be of events that are not there."""
+
+    def append(self, *group: Any) -> None:
+        held = self.__dict__.setdefault("held", deque())
+        held.append(group)
+        if len(held) > 4 or not group[0]:
+            super().append(*held.popleft())
+
+    def save(self, *row: Any) -> None:
+        pass
+
+
+class EarlyDatabase(QueriedStore):
+    """A database of such ledgers."""
+
+    def ledger(self, name: str, key: int | None = None) -> PostgresLedger:
+        return EarlyLedger(self, name, super().ledger(name, key).key)
+
+
+def opened(address: Address, *, early: bool = False) -> Engine:
+    if not early:
+        return Engine(open_store(address), clock=clock)
+    return Engine((EarlyDatabase if is_url(address) else EarlyStore)(address), clock=clock)  # type: ignore[arg-type]
 
 
 def clock() -> int:
@@ -105,9 +137,9 @@ def key_of(request: Request) -> tuple[str, str]:
     return type(request).__name__, str(request.id)
 
 
-def write(path: Path, acked: Acks, pipe: int, early: bool, in_peace: bool) -> None:
+def write(path: Address, acked: Acks, pipe: int, early: bool, in_peace: bool) -> None:
     """The writer: threads that go on where they were interrupted; each acknowledges to the pipe before it goes on."""
-    engine = Engine((EarlyStore if early else SqliteStore)(path), clock=clock)
+    engine = opened(path, early=early)
     stop = threading.Event()
 
     def shop(thread: int) -> None:
@@ -140,7 +172,7 @@ def write(path: Path, acked: Acks, pipe: int, early: bool, in_peace: bool) -> No
 class Witness:
     """Everything that was acknowledged, and whatever does not agree with it."""
 
-    def __init__(self, path: Path, early: bool) -> None:
+    def __init__(self, path: Address, early: bool) -> None:
         self.path, self.early = path, early
         self.acked: Acks = {}
         self.fresh: list[tuple[str, str]] = []  # acknowledged since the last comparison
@@ -190,7 +222,7 @@ class Witness:
 
     def compare(self) -> None:
         """Recover the file: replayed, it is what it says it is; and nothing acknowledged is missing."""
-        engine = Engine(SqliteStore(self.path), clock=clock)
+        engine = opened(self.path)
         engine.verify()
         self.compare_periods(engine)
         rows = engine._store.rows
@@ -201,7 +233,7 @@ class Witness:
                 kept = found == [(answer[2], ARMS.index(answer[1]))]
             elif kind == "Activate":
                 kept = bool(
-                    rows("select 1 from activation a join decision d on d.seq = a.decision where d.id = ?", (id,))
+                    rows("select 1 from activation r join decision d on d.seq = r.decision where d.id = ?", (id,))
                 )
             else:
                 found = rows("select reward from reward r join decision d on d.seq = r.decision where d.id = ?", (id,))
@@ -225,7 +257,9 @@ class Witness:
             self.faults.append(f"a boundary was written twice: {begun}")
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
-        for position, at, arm, reward in engine._store.rows(TIMED_REWARDS, (created.position,)):
+        for position, at, arm, reward in engine._store.rows(
+            TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
+        ):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):
                 self.faults.append(f"the reward at {position} and {at - start} is in period {number}")
@@ -239,7 +273,7 @@ class Witness:
 
     def settle_accounts(self) -> None:
         """Now that all is answered: every arm has what its acknowledged rewards sum up to, once."""
-        with Engine(SqliteStore(self.path), clock=clock) as engine:
+        with opened(self.path) as engine:
             engine.verify()
             for name in EXPERIMENTS:
                 status = engine.experiment(name)
@@ -262,22 +296,22 @@ def plan_of(id: str) -> Decide:
     return request
 
 
-def make(path: Path) -> Path:
-    with Engine(SqliteStore(path), clock=clock) as engine:
+def make(path: Address) -> Address:
+    with opened(path) as engine:
         for name, policy in EXPERIMENTS.items():
             engine.create(name, arms=ARMS, policy=policy, period=PERIOD if name == "timed" else None)
     return path
 
 
-def run(folder: Path, kills: int, seed: int, early: bool) -> dict[str, Any]:
+def run(places: tuple[Address, Address], kills: int, seed: int, early: bool) -> dict[str, Any]:
     rng = random.Random(seed)
-    path = make(folder / "rehearsal.db")
-    with Engine(SqliteStore(path), clock=clock) as engine:  # loads the kernels
+    path = make(places[0])
+    with opened(path) as engine:  # loads the kernels
         for n in range(len(EXPERIMENTS)):
             for group in plan(0, n):
                 engine.submit(group)
         engine.verify()
-    witness = Witness(make(folder / "killed.db"), early)
+    witness = Witness(make(places[1]), early)
     for kill in range(kills):
         witness.run_writer(rng.randint(1, 120), rng.choice((0.0, rng.uniform(0.0, 0.01))))
         witness.compare()
@@ -295,9 +329,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--early", action="store_true")
+    parser.add_argument("--database")
     options = parser.parse_args()
+    names = ("rehearsal", "killed")
+    places: Any = tuple(options.folder / f"{name}.db" for name in names)
+    if options.database is not None:
+        places = tuple(with_schema(options.database, f"{name}_{options.folder.name}") for name in names)
     with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
-        print(json.dumps(run(options.folder, options.kills, options.seed, options.early)))
+        print(json.dumps(run(places, options.kills, options.seed, options.early)))
 
 
 if __name__ == "__main__":

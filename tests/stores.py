@@ -44,6 +44,11 @@ def live_state(engine: Engine, name: str | None = None) -> LiveState:
     return only.live
 
 
+def ledger_of(engine: Engine, name: str) -> Any:
+    """The ledger with an experiment: of a file, its store."""
+    return engine._of(name).ledger
+
+
 def is_postgres() -> bool:
     """Whether this is the run on PostgreSQL."""
     return _server is not None

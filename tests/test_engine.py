@@ -18,7 +18,7 @@ from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, Reque
 from alphafair.engine.experiment import same_state
 from alphafair.engine.migrations import migrate, schema
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, live_state, open_store, sqlite_only
+from tests.stores import address_of, both_stores, connected, execute, is_postgres, live_state, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -230,7 +230,6 @@ def test_a_rollback_undoes_learning_and_nothing_else(engine: Engine, clock: Cloc
     engine.close()
 
 
-@sqlite_only("has positions of two experiments in one log")
 def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: Engine) -> None:
     engine.create("home", arms=["ada", "ben"])
     engine.create("next", arms=["ada", "ben"])
@@ -242,7 +241,7 @@ def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: En
     then = engine.experiment("home").position
     for _ in range(5):
         engine.decide("home", "v0")
-    live_state(engine).take_snapshots(least=1)
+    live_state(engine, "home").take_snapshots(least=1)
     engine.rollback("home", then)
     change = engine.experiment("home").position - 5
     policy = live_state(engine, "home").experiments["home"].policy
@@ -250,7 +249,8 @@ def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: En
     for position in (change, change + 3):  # among them: of one experiment, of another
         engine.rollback("home", position)
         assert same_state(live_state(engine, "home").experiments["home"].policy.snapshot(), after)
-        engine.rollback("next", position)
+        if not is_postgres():  # where both have the same positions
+            engine.rollback("next", position)
     engine.verify()
 
 
@@ -510,7 +510,7 @@ def test_bad_labels_and_settings_are_refused_and_change_nothing(engine: Engine) 
     engine.verify()
 
 
-@sqlite_only("a database has many writers")
+@sqlite_only("is about the lock of the file")
 def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Path) -> None:
     import os
 
@@ -532,7 +532,7 @@ def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Pat
         Engine.open(tmp_path / "none.db", read_only=True)
 
 
-@sqlite_only("is about files")
+@sqlite_only("is about files that are no databases of ours")
 def test_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database, but long enough to look at: " * 100)
     with pytest.raises(Unavailable, match="not a database"):
@@ -564,7 +564,6 @@ def test_migrations_are_atomic(tmp_path: Path) -> None:
     assert [number for number, _, _ in schema()] == list(range(1, len(schema()) + 1))
 
 
-@sqlite_only("edits rows of the file")
 def test_verify_finds_every_forgery(tmp_path: Path) -> None:
     def forged(statement: str) -> None:
         path = tmp_path / f"{abs(hash(statement))}.db"
@@ -573,10 +572,8 @@ def test_verify_finds_every_forgery(tmp_path: Path) -> None:
             for k in range(30):
                 engine.reward(engine.decide("home", f"v{k % 2}").id, 0.5)
             assert engine.verify() == 61
-        hand = sqlite3.connect(path)
-        assert hand.execute(statement).rowcount == 1, statement
-        hand.commit()
-        hand.close()
+        with connected(path) as hand:
+            assert hand.execute(statement).rowcount == 1, statement
         with Engine.open(path, read_only=True) as reader, pytest.raises(Mismatch):
             reader.verify()
 
@@ -588,7 +585,6 @@ def test_verify_finds_every_forgery(tmp_path: Path) -> None:
     forged("update change set body = replace(body, '0.9', '0.8')")
 
 
-@sqlite_only("copies files; tests/test_copies.py copies databases")
 def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(20):
@@ -597,19 +593,18 @@ def test_backup_and_restore(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be written"):
         engine.backup(tmp_path / "nowhere" / "copy.db")
     lost = engine.decide("home", "v")
-    assert restore(tmp_path / "copy.db", tmp_path / "new.db") == 41
+    assert restore(tmp_path / "copy.db", address_of(tmp_path / "new.db")) == 41
     with Engine.open(tmp_path / "new.db") as other:
         assert other.experiment("home").decisions == 20
         again = other.decide("home", "v")
         assert again.id != lost.id  # an id that was given out after the backup never means another decision
         assert other.reward(lost.id, 1.0).outcome == "unknown"
         other.verify()
-    for target in ("copy.db", "new.db"):
-        with pytest.raises(InvalidArgument, match="a new file"):
-            restore(tmp_path / "copy.db", tmp_path / target)
+    for target in (tmp_path / "copy.db", address_of(tmp_path / "new.db")):
+        with pytest.raises(InvalidArgument, match=r"a new file|a database without experiments"):
+            restore(tmp_path / "copy.db", target)
 
 
-@sqlite_only("edits rows of the file; tests/test_nodes.py has upgrades")
 def test_an_upgrade_keeps_the_state_and_is_recorded(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -629,7 +624,7 @@ def test_an_upgrade_keeps_the_state_and_is_recorded(
         reader.verify()
     engine = reopened(engine, clock)
     assert engine.experiment("home").cumulative_rewards == before
-    engine._store.connection.execute("update reward set reward = 0 where seq = 20")  # the old code's word is taken
+    execute(engine._store.path, "update reward set reward = 0 where seq = 20")  # the old code's word is taken
     engine.verify()
     for k in range(10):
         engine.reward(engine.decide("home", f"v{k % 4}").id, 0.5)
@@ -640,17 +635,14 @@ def test_an_upgrade_keeps_the_state_and_is_recorded(
     engine.close()
 
 
-@sqlite_only("damages a row of the file")
 def test_an_unreadable_snapshot_is_skipped(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["ada", "ben"])
     for k in range(30):
         engine.reward(engine.decide("home", f"v{k % 3}").id, k / 30)
     before, path = engine.experiment("home"), engine._store.path
     engine.close()
-    hand = sqlite3.connect(path)
-    assert hand.execute("update snapshot set state = x'00'").rowcount == 1
-    hand.commit()
-    hand.close()
+    with connected(path) as hand:
+        assert hand.execute("update snapshot set state = ?", (b"\0",)).rowcount == 1
     engine = Engine(open_store(path), seed=2, clock=clock)
     assert engine.experiment("home") == before
     engine.close()

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.compiled  # in processes of their own, where nobody switches the JIT off
+from tests.stores import both_stores, is_postgres
+
+pytestmark = [pytest.mark.compiled, both_stores]  # in processes of their own, where nobody switches the JIT off
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,17 +25,24 @@ def killed(folder: Path, *options: str) -> dict[str, Any]:
     return report
 
 
-def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(tmp_path: Path) -> None:
-    report = killed(tmp_path, "--kills", "35")
+@pytest.fixture
+def options(request: pytest.FixtureRequest) -> list[str]:
+    """Where the writer writes."""
+    return ["--database", request.getfixturevalue("postgres_server").url(None)] if is_postgres() else []
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(tmp_path: Path, options: list[str]) -> None:
+    kills = 12 if is_postgres() else 35
+    report = killed(tmp_path, "--kills", str(kills), *options)
     assert report["faults"] == []
-    assert report["kills"] == 35
-    assert report["acknowledged"] > 35
-    assert report["events"] > 35
-    assert report["boundaries"] > 35
+    assert report["kills"] == kills
+    assert report["acknowledged"] > kills
+    assert report["events"] > kills
+    assert report["boundaries"] > kills
 
 
-def test_acknowledging_before_the_commit_is_detected(tmp_path: Path) -> None:
+def test_acknowledging_before_the_commit_is_detected(tmp_path: Path, options: list[str]) -> None:
     """The control: the same test, with nothing changed but the order of the two."""
-    report = killed(tmp_path, "--kills", "3", "--early")
+    report = killed(tmp_path, "--kills", "3", "--early", *options)
     assert report["lost"] > 0
     assert any("acknowledged and lost" in fault for fault in report["faults"])

@@ -15,7 +15,7 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import Mismatch
 from tests.serving import running
-from tests.stores import both_stores, open_store, sqlite_only
+from tests.stores import both_stores, connected, is_postgres, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -179,15 +179,14 @@ def test_older_files_are_counted_when_opened(shop: Shop) -> None:
     shop.check()
 
 
-@sqlite_only("edits rows of the file")
 def test_verify_compares_cumulative_rewards(shop: Shop) -> None:
     shop.create("alpha-fair-adaptive")
     for _ in range(5):
         shop.reward("alpha-fair-adaptive", "v", 4.5)
     shop.engine.close()
-    with sqlite3.connect(shop.path) as file:
-        assert file.execute("update snapshot set tally = json_set(tally, '$.earned[0]', 1e6)").rowcount
-    file.close()
+    changed = "jsonb_set(tally::jsonb, '{earned,0}', '1e6')" if is_postgres() else "json_set(tally, '$.earned[0]', 1e6)"
+    with connected(shop.path) as connection:
+        assert connection.execute(f"update snapshot set tally = {changed}").rowcount
     shop.engine = shop.opened()
     with pytest.raises(Mismatch, match="counted"):
         shop.engine.verify()

@@ -19,14 +19,22 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import psycopg
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward, Unavailable
+from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward, Unavailable, postgres_store
 from alphafair.engine.sqlite_store import SqliteStore
+from tests.stores import both_stores, is_postgres, open_store, sqlite_only
+
+pytestmark = both_stores
 
 ARMS = ("ada", "ben")
 MESSAGES = ("disk I/O error", "database or disk is full", "database is locked")
+
+
+class Lost(psycopg.OperationalError):
+    """An error that the server reports, or the end of a connection."""
 
 
 class Disk:
@@ -42,22 +50,64 @@ class Disk:
         return self.first <= self.touches < self.first + self.times
 
     def touch(self, do: Callable[..., Any], statement: str, *values: Any) -> Any:
-        if statement == "commit" and self.commits_wait is not None:
+        statement = statement.replace("synchronous = full", "synchronous = off")
+        return self.count(statement, lambda: do(statement, *values), sqlite3.OperationalError)
+
+    def count(self, statement: str, do: Callable[[], Any], error: type[Exception]) -> Any:
+        if self.commits_wait is not None and statement.startswith(("commit", "with moved")):
             self.commits_wait.wait()
         self.touches += 1
         if not statement.startswith(("select", "pragma")):
             self.writes.append(self.touches)
         failing = self.fails()
         if failing and not self.after:
-            self.fail()
-        done = do(statement.replace("synchronous = full", "synchronous = off"), *values)
+            self.fail(error)
+        done = do()
         if failing:
-            self.fail()
+            self.fail(error)
         return done
 
-    def fail(self) -> None:
+    def fail(self, error: type[Exception]) -> None:
         self.failures += 1
-        raise sqlite3.OperationalError(MESSAGES[self.first % len(MESSAGES)])
+        raise error(MESSAGES[self.first % len(MESSAGES)])
+
+    def open(self, path: Path) -> Any:
+        """Open the store of this run on this disk, or on a database behind connections that fail like one."""
+        if is_postgres():
+            with mock.patch("alphafair.engine.postgres_store.Connections", self.connections()):
+                return open_store(path)
+        return SqliteStore(path, connect=self.connect)
+
+    def connections(self) -> Any:
+        """A class of connections to PostgreSQL; a failure after the work is done is a connection that is lost."""
+        disk = self
+
+        class Connection(psycopg.Connection[Any]):
+            statement = ""
+
+            def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+                self.statement = str(query)
+                return super().execute(query, *arguments, **options)
+
+            def wait(self, *what: Any, **options: Any) -> Any:
+                """Every exchange with the server: a statement, or the begin or commit of a transaction."""
+                if self._pipeline is not None:  # the commit that follows is counted
+                    return super().wait(*what, **options)
+                statement, self.statement = self.statement or "commit", ""
+                try:
+                    return disk.count(statement, lambda: super(Connection, self).wait(*what, **options), Lost)
+                except Lost:
+                    if disk.after or disk.first % 2 or statement == "commit":  # otherwise the server reports it
+                        self.close()
+                    raise
+
+        class Opened(postgres_store.Connections):
+            def new(self) -> Any:
+                connection = super().new()
+                connection.__class__ = Connection
+                return connection
+
+        return Opened
 
     def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
         disk = self
@@ -86,7 +136,7 @@ class Session:
         self.engine: Engine = self.insist(self.opened)
 
     def opened(self) -> Engine:
-        return Engine(SqliteStore(self.path, connect=self.disk.connect), seed=1, clock=lambda: int(self.now * 1e9))
+        return Engine(self.disk.open(self.path), seed=1, clock=lambda: int(self.now * 1e9))
 
     def insist(self, ask: Callable[[], Any]) -> Any:
         """Ask until there is an answer; a change that was made although it was said to have failed is refused then."""
@@ -135,7 +185,7 @@ class Session:
         self.submit(["d", "ee", "fff"])
         self.decide("other", "x")
         insist(lambda: self.engine.reward("x", [0.5, 0.5]))
-        position = self.engine.position
+        position = insist(lambda: self.engine.experiment("other").position)
         self.decide("other", "y")
         insist(lambda: self.engine.rollback("other", position))
         insist(lambda: self.engine.add_arm("other", "cyd"))
@@ -177,7 +227,10 @@ class Session:
 
 @pytest.fixture(autouse=True)
 def _small_snapshots() -> Iterator[None]:
-    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 9):
+    with (
+        mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 4 if is_postgres() else 9),
+        mock.patch("alphafair.engine.postgres_store.AGAIN", (0.0,) * 4),
+    ):
         yield
 
 
@@ -188,8 +241,9 @@ def test_a_fault_at_every_disk_operation(tmp_path: Path, times: int, after: bool
     everywhere = range(1, peaceful.disk.touches + 1)
     writes = list(peaceful.disk.writes)
     peaceful.check()
-    assert len(writes) > 80
-    for n in everywhere if times == 1 and not after else writes:
+    assert len(writes) > (50 if is_postgres() else 80)
+    some = list(everywhere if times == 1 and not after else writes)
+    for n in some[times :: max(1, len(some) // 25)] if is_postgres() else some:
         folder = tmp_path / f"{n}"
         folder.mkdir()
         disk = Disk(n, times, after=after)
@@ -207,7 +261,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 def engine(tmp_path: Path, disk: Disk) -> Iterator[Engine]:
-    engine = Engine(SqliteStore(tmp_path / "shop.db", connect=disk.connect), seed=1)
+    engine = Engine(disk.open(tmp_path / "shop.db"), seed=1)
     engine.create("home", arms=ARMS)
     yield engine
     engine.close()
@@ -223,7 +277,7 @@ def test_health_gives_the_reason_and_recovers(engine: Engine, disk: Disk) -> Non
     position = engine.position
     disk.first, disk.times = 0, 10**9
     for _ in range(3):
-        with pytest.raises(Unavailable, match=r"cannot be .*: disk I/O error"):
+        with pytest.raises(Unavailable, match=r": disk I/O error"):
             engine.reward(receipt.id, 0.5)
         health = engine.health()
         assert not health["ready"]
@@ -274,6 +328,7 @@ def test_uncommitted_decisions_are_not_visible(engine: Engine, disk: Disk, tmp_p
     engine.verify()
 
 
+@sqlite_only("is about SQLite's own locks")
 @pytest.mark.parametrize("lock", ["immediate", "exclusive"])
 def test_a_locked_file_is_waited_for_and_then_refused(tmp_path: Path, lock: str) -> None:
     with mock.patch("alphafair.engine.sqlite_store.BUSY", 0.01):
@@ -298,6 +353,7 @@ def test_a_locked_file_is_waited_for_and_then_refused(tmp_path: Path, lock: str)
     engine.close()
 
 
+@sqlite_only("limits the pages of the file")
 def test_a_full_disk(tmp_path: Path) -> None:
     engine = Engine(SqliteStore(tmp_path / "shop.db"), seed=1)
     engine.create("home", arms=ARMS)
@@ -340,6 +396,7 @@ def fill(path: Path) -> None:
             print(k, flush=True)
 
 
+@sqlite_only("limits the size of files")
 def test_files_that_may_not_grow(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     script = f"from tests.test_engine_faults import fill; from pathlib import Path; fill(Path({str(path)!r}))"
@@ -358,6 +415,7 @@ def test_files_that_may_not_grow(tmp_path: Path) -> None:
         engine.verify()
 
 
+@sqlite_only("damages pages of the WAL")
 def test_a_torn_page_in_the_last_commit(tmp_path: Path) -> None:
     """Whatever is wrong with the frames of the last commit, it is as if it had not been asked for."""
     path = tmp_path / "shop.db"

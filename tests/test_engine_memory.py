@@ -27,7 +27,7 @@ from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running
-from tests.stores import both_stores, live_state, sqlite_only
+from tests.stores import both_stores, ledger_of, live_state
 
 pytestmark = both_stores
 
@@ -205,12 +205,11 @@ def test_a_context_without_memory_changes_nothing() -> None:
     assert policy.choose(8).arm < 20
 
 
-@sqlite_only("loads two experiments of one log at once")
 def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
     engine.create("idle", arms=ARMS)
     engine.reward(engine.decide("home", "v").id, 0.5)
-    old = [weakref.ref(experiment.policy) for experiment in live_state(engine).by_key.values()]
-    old += [weakref.ref(experiment) for experiment in live_state(engine).by_key.values()]
+    old = [weakref.ref(experiment.policy) for experiment in live_state(engine, "home").by_key.values()]
+    old += [weakref.ref(experiment) for experiment in live_state(engine, "home").by_key.values()]
     alive: list[int] = []
 
     class Watching(Replay):
@@ -300,23 +299,23 @@ def test_a_change_without_memory_is_not_made(engine: Engine) -> None:
     assert engine.experiment("home").alpha == 0.25
 
 
-@sqlite_only("replaces the append of the file")
 def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
     """And what was written of it is not taken for a whole one."""
-    append, failed = engine._store.append, list[Any]()
+    ledger = ledger_of(engine, "home")
+    save, failed = ledger.save, list[Any]()
 
-    def failing(expected: int, last: int, rows: Any, *updates: Any) -> None:
-        if rows.get(SnapshotPiece) and rows[SnapshotPiece][0].number == 1 and not failed:
-            failed.append(rows)
+    def failing(position: int, row: Any) -> None:
+        if isinstance(row, SnapshotPiece) and row.number == 1 and not failed:
+            failed.append(row)
             raise MemoryError
-        append(expected, last, rows, *updates)
+        save(position, row)
 
     with (
         mock.patch.object(live, "SNAPSHOT_EVERY", 1),
         mock.patch("alphafair.engine.maintenance.PIECE", 400),
         mock.patch("alphafair.engine.maintenance.REST", 0.0),
         mock.patch("alphafair.engine.maintenance.REST_AFTER_FAILURE", 0.0),
-        mock.patch.object(engine._store, "append", failing),
+        mock.patch.object(ledger, "save", failing),
     ):
         for k in range(50):
             assert isinstance(engine.decide("home", f"{k % 3}"), Receipt)

@@ -20,12 +20,21 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
-from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.errors import InvalidArgument
+from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store
+
+pytestmark = both_stores
 
 START = 1_800_000_000  # seconds
 SMALL = {  # so that ends are met often
@@ -76,9 +85,19 @@ class Decision:
 
 
 @dataclass
+class Log:
+    """An order of events: one for all experiments of a file, one per experiment in a database."""
+
+    position: int = 0
+    latest: int = 0
+
+
+@dataclass
 class Experiment:
     name: str
     key: int
+    log: Log
+    created: int
     full: bool
     low: float
     high: float
@@ -111,20 +130,25 @@ class Model:
     """What the engine promises."""
 
     def __init__(self) -> None:
-        self.position, self.latest, self.clock = 0, 0, START * 1_000_000
+        self.clock = START * 1_000_000
+        self.logs = [] if is_postgres() else [Log()]
         self.experiments: dict[str, Experiment] = {}
         self.decisions: list[Decision] = []
         self.ids: dict[str, dict[str, Decision]] = {}  # by experiment; erased ones are not among them
 
     @property
-    def now(self) -> int:
-        return max(self.clock, self.latest)
+    def n_events(self) -> int:
+        return sum(log.position for log in self.logs)
+
+    def now(self, experiment: Experiment) -> int:
+        return max(self.clock, experiment.log.latest)
 
     def event(self, experiment: Experiment) -> int:
-        self.position += 1
-        self.latest = self.now
-        experiment.past.append((self.position, list(experiment.accounts)))
-        return self.position
+        log = experiment.log
+        log.position += 1
+        log.latest = self.now(experiment)
+        experiment.past.append((log.position, list(experiment.accounts)))
+        return log.position
 
     def change(self, experiment: Experiment) -> None:
         experiment.version = self.event(experiment)
@@ -132,9 +156,14 @@ class Model:
     def create(self, name: str, options: dict[str, Any]) -> None:
         low, high = options.get("reward_range", (0.0, 1.0))
         wait = options.get("reward_wait")
+        if is_postgres():
+            self.logs.append(Log())
+        log = self.logs[-1]
         experiment = self.experiments[name] = Experiment(
             name,
-            self.position + 1,
+            len(self.logs) if is_postgres() else log.position + 1,
+            log,
+            log.position + 1,
             options["policy"] == "alpha-fair",
             low,
             high,
@@ -148,16 +177,16 @@ class Model:
 
     # the clock
 
-    def expire(self, order: Sequence[int]) -> int:
-        """Settle what is due, in the order in which the engine has."""
+    def expire(self, experiments: Sequence[Experiment], order: Sequence[tuple[int, int]]) -> int:
+        """Settle what is due in these experiments, in the order in which the engine has."""
         due = {
-            decision.seq: decision
-            for experiment in self.experiments.values()
+            (experiment.key, decision.seq): decision
+            for experiment in experiments
             for decision in self.waiting(experiment)
-            if experiment.wait is not None and decision.since + experiment.wait <= self.now
+            if experiment.wait is not None and decision.since + experiment.wait <= self.now(experiment)
         }
         assert sorted(order) == sorted(due)
-        for decision in (due[seq] for seq in order):
+        for decision in (due[each] for each in order):
             decision.source = "clock"
             default = decision.experiment.default
             settled = "lapsed" if not decision.active else "expired" if default is None else "defaulted"
@@ -219,7 +248,9 @@ class Model:
         receipt = Receipt(request.id or answer.id, answer.arm, answer.propensity, request.context)
         seq = self.event(experiment)
         n_arms = len(experiment.arms)
-        decision = Decision(seq, experiment, request.context, receipt, n_arms, self.now, not request.deferred, seq)
+        decision = Decision(
+            seq, experiment, request.context, receipt, n_arms, self.now(experiment), not request.deferred, seq
+        )
         self.decisions.append(decision)
         self.ids.setdefault(receipt.id, {})[experiment.name] = decision
         return receipt
@@ -272,7 +303,7 @@ class Model:
             return Outcome("repeated")
         if decision.source is not None:
             return Outcome("rolled_back" if decision.source == "rollback" else "expired")
-        decision.active, decision.since = True, self.now
+        decision.active, decision.since = True, self.now(decision.experiment)
         decision.active_seq = self.event(decision.experiment)
         return Outcome("activated")
 
@@ -325,9 +356,10 @@ class Model:
         self.change(experiment)
 
 
-LABELS = """select iif(d.id like 'erased-%', null, d.id), c.label from decision d
+LABELS = """select case when d.id like 'erased-%' then null else d.id end, c.label from decision d
     left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = ? order by d.seq"""
-SETTLED = "select decision from reward where seq > ? and source in ('default', 'expired', 'lapsed') order by seq"
+SETTLED = """select r.seq, d.experiment, r.decision from reward r join decision d on d.seq = r.decision
+    where d.experiment = ? and r.seq > ? and r.source in ('default', 'expired', 'lapsed')"""
 NAMES = st.sampled_from(list(EXPERIMENTS))
 PLACES = st.integers(0, 10_000)
 ARMS = ("ada", "ben", "cyd", "dan", "eve")
@@ -366,7 +398,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     def opened(self, path: Path) -> Engine:
         self.path, self.openings = path, self.openings + 1
-        return Engine(SqliteStore(path), seed=self.openings, clock=lambda: self.model.clock * 1000)
+        return Engine(open_store(path), seed=self.openings, clock=lambda: self.model.clock * 1000)
 
     # requests
 
@@ -386,15 +418,21 @@ class EngineAndModel(RuleBasedStateMachine):
             value = [value] * (decision.n_arms - (rest[0] % 11 == 0))
         return Reward(id, value, rest[2])
 
-    def settled_by_the_clock(self) -> list[int]:
-        """Decisions that were since the model's last event."""
-        return [seq for (seq,) in self.engine._store.rows(SETTLED, (self.model.position,))]
+    def settle_by_the_clock(self) -> int:
+        """Settle decisions that the engine has settled since the model's last event.
+
+        A request settles all that is overdue in its log: in a database, of its experiment.
+        """
+        engine, found = self.engine, list(self.model.experiments.values())
+        written = [each for each in found if engine.experiment(each.name).position > each.log.position]
+        rows = [row for each in written for row in engine._store.rows(SETTLED, (each.key, each.log.position))]
+        return self.model.expire(written if is_postgres() else found, [(key, seq) for _, key, seq in sorted(rows)])
 
     @rule(asked=st.lists(ASKED, min_size=1, max_size=8))
     def ask(self, asked: list[tuple[Any, ...]]) -> None:
         requests = [self.made(each) for each in asked]
         answers = self.engine.submit(requests)
-        self.model.expire(self.settled_by_the_clock())
+        self.settle_by_the_clock()
         for request, answer in zip(requests, answers, strict=True):
             self.model.answered(request, answer)
 
@@ -413,7 +451,7 @@ class EngineAndModel(RuleBasedStateMachine):
                 answer = self.engine.reward(request.id, request.reward)
         except RequestError as refused:
             answer = refused
-        self.model.expire(self.settled_by_the_clock())
+        self.settle_by_the_clock()
         self.model.answered(request, answer)
 
     @rule(context=st.sampled_from(CONTEXTS), name=NAMES, value=st.sampled_from(VALUES))
@@ -454,7 +492,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        assert self.engine.expire() == self.model.expire(self.settled_by_the_clock())
+        assert self.engine.expire() == self.settle_by_the_clock()
 
     # changes
 
@@ -502,7 +540,7 @@ class EngineAndModel(RuleBasedStateMachine):
     @rule(name=NAMES, back=st.integers(0, 40))
     def rollback(self, name: str, back: int) -> None:
         experiment = self.model.experiments[name]
-        position = max(experiment.key, self.model.position - back)
+        position = max(experiment.created, experiment.log.position - back)
         self.engine.rollback(name, position)
         self.model.rollback(experiment, position)
 
@@ -527,17 +565,14 @@ class EngineAndModel(RuleBasedStateMachine):
     def crash(self) -> None:
         """What is on the disk now is all that is left."""
         path = self.folder / f"{self.openings}.db"
-        for ending in ("", "-wal"):
-            left = Path(f"{self.path}{ending}")
-            if left.exists():
-                shutil.copy(left, f"{path}{ending}")
+        copy_as_crashed(self.path, path)
         self.engine._store.close()
         self.engine = self.opened(path)
 
     @rule()
     @precondition(lambda self: self.model.decisions)
     def verify(self) -> None:
-        assert self.engine.verify() == self.model.position
+        assert self.engine.verify() == self.model.n_events
 
     # they never disagree
 
@@ -547,7 +582,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     def compare(self, engine: Engine) -> None:
         model = self.model
-        assert engine.health()["position"] == model.position
+        assert engine.health()["position"] == model.n_events
         assert engine.experiments() == list(model.experiments)
         for name, experiment in model.experiments.items():
             status = engine.experiment(name)
@@ -578,7 +613,7 @@ class EngineAndModel(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         try:
-            assert self.engine.verify() == self.model.position
+            assert self.engine.verify() == self.model.n_events
             with Engine.open(self.path, read_only=True) as reader:
                 self.compare(reader)
         finally:
@@ -596,11 +631,12 @@ def _small_pages() -> Iterator[None]:
         yield
 
 
-class TestEngineAndModel(EngineAndModel.TestCase):  # type: ignore[name-defined]
-    settings = settings(
-        max_examples=25,
+def test_the_engine_and_the_model_never_disagree() -> None:
+    some = settings(
+        max_examples=8 if is_postgres() else 25,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
+    run_state_machine_as_test(EngineAndModel, settings=some)  # type: ignore[no-untyped-call]

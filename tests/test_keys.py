@@ -20,7 +20,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.keys import ROLES, Keyring
 from tests.serving import ARMS, Running, error, running
-from tests.stores import both_stores, sqlite_only
+from tests.stores import address_of, both_stores, execute, is_postgres
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -266,14 +266,18 @@ def test_revocation_over_http_takes_effect_at_once(shop: Running, path: Path, ad
     assert again["revoked_at"] == gone["revoked_at"]
 
 
-@sqlite_only("puts a trigger into the file")
+IMMORTAL = """create trigger immortal after update on api_key when new.revoked_at is not null
+    begin update api_key set revoked_at = null where id = new.id; end"""
+IMMORTAL_IN_POSTGRES = [
+    """create function immortal() returns trigger language plpgsql
+        as 'begin new.revoked_at := null; return new; end'""",
+    "create trigger immortal before update on api_key for each row execute function immortal()",
+]
+
+
 def test_a_revocation_that_is_not_stored_is_an_error(path: Path, admin: str) -> None:
     """A trigger of somebody hostile takes it back."""
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "create trigger immortal after update on api_key when new.revoked_at is not null "
-            "begin update api_key set revoked_at = null where id = new.id; end"
-        )
+    execute(path, *(IMMORTAL_IN_POSTGRES if is_postgres() else [IMMORTAL]))
     with pytest.raises((Unavailable, InvalidArgument)):
         keys.revoke(path, id_of(admin))
 
@@ -345,12 +349,11 @@ def test_changes_from_python_record_their_author(path: Path) -> None:
 # the command line
 
 
-@sqlite_only("commands open the file; see tests/test_copies.py")
 def test_keys_with_limits_from_the_command_line(path: Path) -> None:
     run = CliRunner()
 
     def ask(*arguments: str) -> Any:
-        return run.invoke(program, ["keys", *arguments, "--db", str(path)])
+        return run.invoke(program, ["keys", *arguments, "--db", str(address_of(path))])
 
     made = ask("create", "--role", "log", "--name", "analyst", "--experiment", "home", "--expires", "90d")
     assert made.exit_code == 0

@@ -23,7 +23,7 @@ from alphafair.service.connections import MAX_HEADER_BYTES
 from alphafair.service.routes import ROUTES
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running
-from tests.stores import both_stores, open_store, sqlite_only
+from tests.stores import both_stores, ledger_of, open_store
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -509,12 +509,11 @@ def test_no_stack_trace_leaves_the_process(tmp_path: Path, monkeypatch: pytest.M
             assert "secret" not in answer.text
 
 
-@sqlite_only("makes the file read-only")
 def test_an_unwritable_file_answers_503_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "shop.db") as shop:
         shop.post("", {"name": "home", "arms": ARMS})
         kept = decide(shop, id="kept")
-        ledger = shop.engine._store
+        ledger = ledger_of(shop.engine, "home")
         append = ledger.append
 
         def fail(*arguments: Any, **settings: Any) -> None:

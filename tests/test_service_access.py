@@ -28,7 +28,7 @@ from alphafair.service.messages import Response
 from alphafair.service.routes import PARAMETERS, ROUTES, find
 from alphafair.service.service import Limits, Service
 from tests.serving import ARMS, Running, error, running
-from tests.stores import both_stores, sqlite_only
+from tests.stores import address_of, both_stores, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
 ROOT = Path(__file__).parents[1]
@@ -314,7 +314,7 @@ def wait_for(happens: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@sqlite_only("reads the file")
+@sqlite_only("searches the bytes of the file")
 def test_the_file_contains_only_hashes_of_keys(path: Path, tokens: dict[str, str], shop: Running) -> None:
     shop.http.get("/v1/experiments", headers=bearer(tokens["admin"]))
     for file in path.parent.iterdir():
@@ -326,10 +326,9 @@ def test_the_file_contains_only_hashes_of_keys(path: Path, tokens: dict[str, str
     assert count >= len(ROLES)
 
 
-@sqlite_only("commands open the file; see tests/test_copies.py")
 def test_keys_from_the_command_line(tmp_path: Path) -> None:
     run = CliRunner()
-    path = str(tmp_path / "shop.db")
+    path = str(address_of(tmp_path / "shop.db"))
     made = run.invoke(program, ["keys", "create", "--db", path, "--role", "write", "--name", "the shop"])
     assert made.exit_code == 0
     token = made.stdout.splitlines()[0]
@@ -338,7 +337,7 @@ def test_keys_from_the_command_line(tmp_path: Path) -> None:
     assert id in listed
     assert "the shop" in listed
     assert token.split("_", 2)[2] not in listed
-    ring = Keyring(Path(path))
+    ring = Keyring(tmp_path / "shop.db")
     assert ring.find(token) == Caller(id, "the shop", "write")
     assert run.invoke(program, ["keys", "revoke", "--db", path, id]).exit_code == 0
     assert "revoked" in run.invoke(program, ["keys", "list", "--db", path]).stdout
