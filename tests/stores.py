@@ -86,8 +86,8 @@ def closing_stores() -> Iterator[None]:
 
 
 def address_of(path: Path) -> Path:
-    """The address that stands for a path in this run."""
-    if _server is None or addresses.is_url(path):
+    """The address that stands for a path in this run; a file that is there stands for itself."""
+    if _server is None or addresses.is_url(path) or os.path.isfile(path):
         return path
     schema = f"test_{hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]}"
     _opened.add(schema)
@@ -96,9 +96,8 @@ def address_of(path: Path) -> Path:
 
 def open_store(path: Path, **options: Any) -> Any:
     """The store of this run at a path."""
-    if _server is None and not addresses.is_url(path):
-        return SqliteStore(path, **options)
-    return QueriedStore(str(address_of(path)), **options)
+    address = address_of(path)
+    return QueriedStore(str(address), **options) if addresses.is_url(address) else SqliteStore(path, **options)
 
 
 def ledgers_of(store: Any) -> list[Any]:
@@ -158,7 +157,10 @@ def copy_as_crashed(path: Path, target: Path) -> None:
 
 
 def _open_store(path: Path, *, read_only: bool = False, create: bool = True) -> Any:
-    return QueriedStore(str(address_of(path)), read_only=read_only, create=create)
+    address = address_of(path)
+    if not addresses.is_url(address):
+        return addresses.open_store(path, read_only=read_only, create=create)
+    return QueriedStore(str(address), read_only=read_only, create=create)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, RequestError, Reward
 from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, live_state, sqlite_only
 
 pytestmark = both_stores
 
@@ -164,6 +164,7 @@ def traced(tmp_path: Path) -> Iterator[tuple[Engine, Clock, list[str]]]:
         yield engine, clock, statements
 
 
+@sqlite_only("explains the queries of SQLite")
 def test_no_statement_of_a_request_reads_a_whole_table(traced: tuple[Engine, Clock, list[str]]) -> None:
     engine, _, statements = traced
     words = ("select", "insert", "update", "delete")
@@ -177,6 +178,7 @@ def test_no_statement_of_a_request_reads_a_whole_table(traced: tuple[Engine, Clo
             assert scanned is None or scanned in SMALL, (step, statement[:300])
 
 
+@sqlite_only("explains the queries of SQLite")
 def test_requests_cost_as_much_after_many_others(traced: tuple[Engine, Clock, list[str]]) -> None:
     """Counted in hundreds of SQLite's instructions."""
     engine, clock, _ = traced
