@@ -12,7 +12,7 @@ import pytest
 
 
 @contextmanager
-def local_cluster(n_workers: int = 2) -> Iterator[Any]:
+def local_cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     if find_spec("distributed") is None:
         sentence = "Dask is not installed: pip install 'alphafair[dask]'"
         if os.environ.get("CI"):
@@ -33,6 +33,7 @@ def local_cluster(n_workers: int = 2) -> Iterator[Any]:
             worker_dashboard_address="127.0.0.1:0",
             silence_logs=50,
             env={"POLARS_MAX_THREADS": "1"},
+            **options,
         ) as cluster,
     ):
         yield cluster

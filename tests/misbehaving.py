@@ -170,12 +170,12 @@ class Proxy:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            del self._open[writer]
+            for side in (writer, before):
+                side.transport.abort()  # first: waiting below may be cancelled
             for task in both:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            del self._open[writer]
-            for side in (writer, before):
-                side.transport.abort()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from alphafair.engine.migrations import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.server import bound
+from tests.postgres import Server
 
 ARMS = ["ada", "ben"]
 
@@ -70,6 +71,50 @@ def test_a_changed_schema_is_refused(path: Path, tmp_path: Path, statement: str)
         keys.revoke(path, "0badc0de")
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("new")] == []
+
+
+HOSTILE_IN_POSTGRES = {
+    "a trigger": "create trigger t before update on {s}.api_key for each row execute function suppress_redundant_updates_trigger()",
+    "a rule": "create rule r as on insert to {s}.reward do instead nothing",
+    "a missing table": "drop table {s}.late_reward",
+    "a missing column": "alter table {s}.decision drop column checksum",
+    "a missing key": "alter table {s}.decision drop constraint decision_pkey",
+    "an id that is no longer unique": "alter table {s}.decision drop constraint decision_id_experiment_key",
+}
+
+
+@pytest.mark.parametrize("statement", HOSTILE_IN_POSTGRES.values(), ids=HOSTILE_IN_POSTGRES)
+def test_a_changed_schema_in_postgres_is_refused(postgres_server: Server, tmp_path: Path, statement: str) -> None:
+    url = postgres_server.url()
+    schema = url.rpartition("=")[2]
+    with Engine.open(url, seed=0) as engine:
+        engine.create("home", arms=ARMS, policy="uniform", feedback="bandit")
+    postgres_server.execute(statement.format(s=schema))
+    try:
+        for read_only in (True, False):
+            with pytest.raises(
+                InvalidArgument, match=r"must be a schema that alphafair made; .* The schema was changed"
+            ):
+                Engine.open(url, read_only=read_only)
+        for command in (["verify", url], ["backup", url, str(tmp_path / "new.db")], ["keys", "list", "--db", url]):
+            assert CliRunner().invoke(program, command).exit_code == 2
+        assert not list(tmp_path.iterdir())
+    finally:
+        postgres_server.execute(f"drop schema {schema} cascade")
+
+
+def test_a_database_may_have_more_than_alphafair_made(postgres_server: Server) -> None:
+    url = postgres_server.url()
+    schema = url.rpartition("=")[2]
+    Engine.open(url).close()
+    postgres_server.execute(f"create index i on {schema}.decision (at)")
+    postgres_server.execute(f"create view {schema}.v as select * from {schema}.decision")
+    postgres_server.execute(f"alter table {schema}.reward add column note text")
+    with Engine.open(url, seed=0) as engine:
+        engine.create("home", arms=ARMS)
+        engine.reward(engine.decide("home", "v").id, 1.0)
+        engine.verify()
+    postgres_server.execute(f"drop schema {schema} cascade")
 
 
 SLIPPED_IN = {

@@ -251,6 +251,35 @@ def test_insecure_and_dask_s_own_certificates_are_accepted(monkeypatch: pytest.M
     assert reached[2][1].require_encryption
 
 
+def certificates(folder: Path) -> tuple[Any, dict[str, Path]]:
+    """Dask's security with certificates made for a test, and the files that a client is given."""
+    from distributed.security import Security
+
+    security = Security.temporary()
+    content = {"ca": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
+    files = {name: folder / f"{name}.pem" for name in content}
+    for name, path in files.items():
+        path.write_text(content[name])
+    return security, files
+
+
+def test_a_cluster_with_tls_takes_those_with_its_certificates(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    security, files = certificates(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, strangers = certificates(tmp_path / "other")
+    with local_cluster(1, security=security) as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith("tls://127.0.0.1:")
+        with connect(address, **files) as executor:
+            assert list(in_order([partial(add, 1, 2)], executor)) == [3]
+        with pytest.raises(InvalidArgument, match="dask must be the address of a Dask scheduler"):
+            connect(address, **strangers)
+        options = [part for name, path in files.items() for part in (f"--dask-{name}", str(path))]
+        evaluated = run("evaluate", str(folder), "--policy", "uniform", "--dask", address, *options)
+        assert evaluated.exit_code == 0, evaluated.stderr
+
+
 def test_a_client_listens_on_nothing_but_loopback(cluster: Any) -> None:
     psutil = pytest.importorskip("psutil")
     with connect(cluster.scheduler_address) as executor:

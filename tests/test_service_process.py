@@ -23,8 +23,9 @@ from alphafair.engine import Engine
 from alphafair.service import keys
 from alphafair.service.server import GRACE
 from tests.serving import ARMS
+from tests.stores import address_of, both_stores, sqlite_only
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, both_stores]
 
 
 def free_port() -> int:
@@ -73,7 +74,9 @@ def serving(
     path: Path, *arguments: str, open_files: int | None = None, **environment: str
 ) -> Iterator[tuple[Process, str]]:
     port = free_port()
-    process = Process("--db", str(path), "--port", str(port), *arguments, open_files=open_files, **environment)
+    process = Process(
+        "--db", str(address_of(path)), "--port", str(port), *arguments, open_files=open_files, **environment
+    )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
             process.wait_until_ready(http)
@@ -94,19 +97,21 @@ def refused(*arguments: str) -> str:
 def test_any_other_address_needs_keys(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     for host in ("0.0.0.0", "::", "192.0.2.1", "shop.example"):
-        said = refused("--db", str(path), "--host", host)
+        said = refused("--db", str(address_of(path)), "--host", host)
         assert "--host must be" in said
         assert "alphafair keys create" in said
     key = keys.create(path, "read", "gone")
     keys.revoke(path, key.split("_")[1])
-    assert "--host must be" in refused("--db", str(path), "--host", "0.0.0.0")
+    assert "--host must be" in refused("--db", str(address_of(path)), "--host", "0.0.0.0")
 
 
+@sqlite_only("is about the lock of the file")
 def test_a_second_writer_gets_the_process_id_of_the_first(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db"):
-        assert f"process {os.getpid()}" in refused("--db", str(tmp_path / "shop.db"))
+        assert f"process {os.getpid()}" in refused("--db", str(address_of(tmp_path / "shop.db")))
 
 
+@sqlite_only("is about files that are no databases of ours")
 def test_a_file_that_is_not_a_ledger_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk\n" * 100)
     assert "error: " in refused("--db", str(tmp_path / "notes.txt"))
@@ -115,14 +120,16 @@ def test_a_file_that_is_not_a_ledger_is_rejected(tmp_path: Path) -> None:
 
 def test_a_socket_in_a_missing_directory_is_rejected(tmp_path: Path) -> None:
     where = tmp_path / "nowhere" / "shop.sock"
-    assert "--unix-socket must be" in refused("--db", str(tmp_path / "shop.db"), "--unix-socket", str(where))
+    assert "--unix-socket must be" in refused(
+        "--db", str(address_of(tmp_path / "shop.db")), "--unix-socket", str(where)
+    )
 
 
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        said = refused("--db", str(tmp_path / "shop.db"), "--port", str(taken.getsockname()[1]))
+        said = refused("--db", str(address_of(tmp_path / "shop.db")), "--port", str(taken.getsockname()[1]))
     assert "address already in use" in said
     Engine.open(tmp_path / "shop.db").close()  # and the file was let go
 
@@ -223,7 +230,7 @@ def test_with_the_jit_off_every_policy_is_served(tmp_path: Path) -> None:
 
 def test_on_a_unix_socket(tmp_path: Path) -> None:
     where = tmp_path / "shop.sock"
-    process = Process("--db", str(tmp_path / "shop.db"), "--unix-socket", str(where))
+    process = Process("--db", str(address_of(tmp_path / "shop.db")), "--unix-socket", str(where))
     try:
         while not where.exists():
             time.sleep(0.05)
@@ -275,7 +282,7 @@ def test_connections_leave_files_for_the_database(tmp_path: Path) -> None:
 
 
 def test_more_connections_than_files_are_rejected(tmp_path: Path) -> None:
-    process = Process("--db", str(tmp_path / "shop.db"), "--max-connections", "100", open_files=160)
+    process = Process("--db", str(address_of(tmp_path / "shop.db")), "--max-connections", "100", open_files=160)
     assert process.popen.wait(60) == 2
     process._reader.join()
     said = " ".join("".join(process.lines).split())

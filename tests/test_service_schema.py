@@ -21,8 +21,9 @@ from schemathesis.specs.openapi.checks import (
 
 from alphafair.service import keys
 from tests.serving import ARMS, Running, running
+from tests.stores import both_stores
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, both_stores]
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -48,7 +49,7 @@ Callers = dict[str, tuple[Running, dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+def callers(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Callers]:
     """One service without keys; one with, for everybody who may come."""
     folder: Path = tmp_path_factory.mktemp("schema")
     tokens = {role: keys.create(folder / "closed.db", role, role) for role in keys.ROLES}

@@ -367,6 +367,45 @@ def _has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> 
     return bool(connection.execute(query, (schema, table)).fetchall())
 
 
+_CREATE = re.compile(r"create table (\w+) \((.*?)\n\);", re.DOTALL)
+_ADD = re.compile(r"alter table (\w+) add column (\w+)")
+_WORD = re.compile(r"^ *(primary key|unique|\w+)([^\n]*)", re.MULTILINE)
+_FOUND = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
+    union all select c.relname, case o.contype when 'p' then 'primary key' else 'unique' end
+    from pg_class c join pg_constraint o on o.conrelid = c.oid
+    where c.relnamespace = $1::regnamespace and o.contype in ('p', 'u')"""
+_ADDED = """select t.tgname from pg_class c join pg_trigger t on t.tgrelid = c.oid and not t.tgisinternal
+    where c.relnamespace = $1::regnamespace union all select r.rulename from pg_class c
+    join pg_rewrite r on r.ev_class = c.oid where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p')"""
+
+
+@functools.cache
+def _parts() -> frozenset[tuple[str, str]]:
+    """Return every table of the schema with its columns, and with `unique` and `primary key` where it has them."""
+    found = set[tuple[str, str]]()
+    for _, _, text in migrations():
+        for table, body in _CREATE.findall(text):
+            for word, rest in _WORD.findall(body):
+                found |= {(table, word)}
+                found |= {(table, part) for part in ("primary key", "unique") if part in rest.partition("--")[0]}
+        found |= set(_ADD.findall(text))
+    return frozenset(found)
+
+
+def check_schema(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Refuse a schema that lacks a table, a column or a constraint, or that has triggers or rules.
+
+    Those could change what is written. More tables, columns and indexes do no harm.
+    """
+    lacking = _parts() - {(table, part) for table, part in connection.execute(_FOUND, (schema,)).fetchall()}
+    differing = sorted(f"{table}: {part}" for table, part in lacking)
+    differing += sorted(name for (name,) in connection.execute(_ADDED, (schema,)).fetchall())
+    if differing:
+        allowed, repair = "a schema that alphafair made", "The schema was changed: restore a backup."
+        raise InvalidArgument("address", allowed, f"{schema}: {differing[:5]}", repair)
+
+
 def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool) -> bool:
     """Bring the tables to the current version, one process at a time; return whether there were none."""
     known = migrations()
@@ -422,7 +461,9 @@ class PostgresStore:
             if (read_only or not create) and not _has_table(connection, self.schema, "migration"):
                 allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
                 raise InvalidArgument("address", allowed, self.path, repair)
-            return migrate(connection, self.schema, read_only=read_only)
+            was_empty = migrate(connection, self.schema, read_only=read_only)
+            check_schema(connection, self.schema)
+            return was_empty
 
         try:
             self.was_empty = self.connections.run(prepare)
