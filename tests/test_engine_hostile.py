@@ -74,7 +74,8 @@ def test_a_changed_schema_is_refused(path: Path, tmp_path: Path, statement: str)
 
 
 HOSTILE_IN_POSTGRES = {
-    "a trigger": "create trigger t before update on {s}.api_key for each row execute function suppress_redundant_updates_trigger()",
+    "a trigger": """create trigger t before update on {s}.api_key for each row
+        execute function suppress_redundant_updates_trigger()""",
     "a rule": "create rule r as on insert to {s}.reward do instead nothing",
     "a missing table": "drop table {s}.late_reward",
     "a missing column": "alter table {s}.decision drop column checksum",
