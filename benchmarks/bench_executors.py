@@ -98,9 +98,10 @@ def killed_row(expected: dict[str, Any] | None = None) -> Row:
 
 
 def log_rows(n_rows: int) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as small:
         folder = Path(name)
         make_log(folder, n_rows)
+        make_log(Path(small), 100 * FILES)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
         results: dict[str, Any] = {}
 
@@ -112,28 +113,31 @@ def log_rows(n_rows: int) -> Iterator[Row]:
 
             return seconds(work)
 
+        def warm_up(executor: Executor) -> None:
+            """Let workers start and load modules and machine code before the clock does."""
+            for _ in range(2):
+                evaluate_all(LogFile(small, executor=executor), POLICIES, executor=executor)
+
         made: dict[str, Callable[[], Any]] = {
             "one process": lambda: ProcessPool(1),
             "two processes": lambda: ProcessPool(2),
-            "one thread": lambda: threads(1),
-            "two threads": lambda: threads(2),
         }
         times: dict[str, list[float]] = {label: [] for label in (*made, "one Dask worker", "two Dask workers")}
         for _ in range(TURNS):
             for label, make in made.items():
                 with make() as executor:
-                    list(executor.map(abs, range(8)))  # workers start before the clock does
+                    warm_up(executor)
                     times[label].append(run(label, executor))
             for n, label in ((1, "one Dask worker"), (2, "two Dask workers")):
                 with local_cluster(n) as local, connect(local.scheduler_address) as dask:
+                    warm_up(dask)
                     times[label].append(run(label, dask))
             print({label: [round(each, 1) for each in taken] for label, taken in times.items()}, file=sys.stderr)
         first, *others = results.values()
         assert all(first == other for other in others), "other numbers"
         best = {label: min(taken) for label, taken in times.items()}
         job = f"evaluate, {n_rows / 1e6:g} million rows in {FILES} Parquet files ({size:.2f} GB)"
-        pairs = ("one process", "two processes"), ("one thread", "two threads"), ("one Dask worker", "two Dask workers")
-        for one, two in pairs:
+        for one, two in (("one process", "two processes"), ("one Dask worker", "two Dask workers")):
             yield faster(f"{job}, {two}", best[two], one, best[one], 1.6)
 
 

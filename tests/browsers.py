@@ -84,10 +84,6 @@ class Watched:
             "request", lambda request: request.url.startswith((url, "data:")) or self.strangers.append(request.url)
         )
 
-    def _requested(self, request: Any) -> None:
-        if not request.url.startswith((self.url, "data:")):
-            self.strangers.append(request.url)
-
     def close(self, expected: str | None = None) -> None:
         """Close the page; fails if there was an error on it that does not match `expected`."""
         self.context.close()
