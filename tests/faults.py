@@ -237,6 +237,7 @@ class Faults:
                     self.cut,
                     self.terminate,
                     self.unplug,
+                    self.freeze_database,
                 ]
                 self.kinds = self.random.sample(every, len(every))
             fault = self.kinds.pop()
@@ -296,6 +297,11 @@ class Faults:
         link.held = True
         time.sleep(self.random.uniform(1.0, 4.0))
         link.held = False
+
+    def freeze_database(self) -> None:
+        """The database keeps its connections and does not answer, as with a disk that hangs."""
+        with self.server.frozen():
+            time.sleep(min(self.random.uniform(*FREEZES), max(6.0, self.until - time.monotonic())))
 
 
 # The run, and what is there afterwards

@@ -92,6 +92,28 @@ class Server:
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait(60)
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server: connections stay, and nothing answers."""
+        stopped = [self.process.pid, *self._children()]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _children(self) -> list[int]:
+        found = []
+        for each in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                parent = int(each.read_text().rpartition(")")[2].split()[1])
+                if parent == self.process.pid:
+                    found.append(int(each.parent.name))
+        return found
+
     def restart(self) -> None:
         self.stop()
         self.start()

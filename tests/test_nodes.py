@@ -407,6 +407,67 @@ def test_the_server_is_restarted(nodes: Nodes, postgres_server: Server) -> None:
     assert first.verify() == second.verify() == 4
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second is long enough for every answer, and two for a connection."""
+    wait = postgres_store.Connection.wait
+    monkeypatch.setattr(
+        postgres_store.Connection, "wait", lambda self, gen, interval=0.1, timeout=None: wait(self, gen, interval, 0.5)
+    )
+    monkeypatch.setitem(postgres_store.CONNECTING, "connect_timeout", "2")
+    monkeypatch.setattr(postgres_store, "GIVE_UP", 0.5)
+
+
+def test_a_server_that_no_longer_answers(impatient: None, nodes: Nodes, postgres_server: Server) -> None:
+    """Its connections stay as they are: no time-out of the network ends them."""
+    first, second = nodes
+    first.decide("home", "a", id="early")
+    with postgres_server.frozen():
+        for engine in nodes:
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match=r"no answer within 0\.5 seconds|timeout expired"):
+                engine.decide("home", "b", id="late")
+            assert time.monotonic() - began < 8.0
+            found = engine.health()
+            assert not found["ready"]
+            assert "postgresql://" in found["reason"]
+            assert not engine.health(probe=False)["ready"]
+    for engine in nodes:
+        assert engine.health()["ready"]
+        assert engine.health(probe=False)["ready"]
+    assert first.decide("home", "b", id="late") == second.decide("home", "b", id="late")
+    assert first.verify() == 3
+
+
+def test_a_long_read_may_take_longer(nodes: Nodes) -> None:
+    store = nodes[0]._store
+    with store.connections.one() as short, store.connections.one(postgres_store.LATER) as long:
+        assert (short.limit, long.limit) == (10.0, 90.0)
+        assert float(postgres_store.SESSION["statement_timeout"].removesuffix("s")) < long.limit
+    ledger = nodes[0]._of("home").ledger
+    with ledger.at_one_moment():
+        assert ledger._pinned.limit == 90.0
+    with store.connections.one() as again:
+        assert again.limit == 10.0
+
+
+@pytest.mark.parametrize("ahead", [3600.0, -60.0])
+def test_a_clock_that_is_not_that_of_the_database(nodes: Nodes, monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
+    """Its process would settle decisions of others too early, or its own too late: it makes none."""
+    first, second = nodes
+    now = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + ahead)
+        side = "3600 seconds ahead of" if ahead > 0 else "60 seconds behind"
+        assert f"the clock of this machine is {side} that of the database" in first.health()["reason"]
+        with pytest.raises(Unavailable, match="clock"):
+            first.decide("home", "a")
+        patch.setattr(time, "time", lambda: now() + 0.5 * postgres_store.MOST_SKEW)
+        assert first.health()["ready"]
+    assert second.experiment("home").decisions == 0
+    assert first.decide("home", "a").context == "a"
+
+
 def test_a_transaction_that_is_left_open_is_ended(nodes: Nodes) -> None:
     """A process that is stopped inside a transaction keeps its lock for some seconds, not forever."""
     first, second = nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,3 +111,33 @@ def test_a_watcher_sees_what_another_process_writes(shop: Running, address: str)
         now = get(shop, "/experiments/home/live.json")
         for name in ("position", "experiment", "series", "shares", "delays"):
             assert state[name] == now[name], name
+
+
+# a database that is away
+
+
+def status(shop: Running, expected: int, seconds: float = 15.0) -> dict[str, Any]:
+    """The answer of /ready once it has this status."""
+    until = time.monotonic() + seconds
+    while (answer := shop.http.get("/ready")).status_code != expected:
+        assert time.monotonic() < until, answer.text
+        time.sleep(0.05)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_node_is_not_ready_while_its_database_is_away(shop: Running, postgres_server: Server) -> None:
+    status(shop, 200)
+    postgres_server.stop()
+    try:
+        assert "postgresql://" in status(shop, 503)["reason"]
+        refused = shop.http.post("/v1/experiments/home/decisions", json={"context": "v"})
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    finally:
+        postgres_server.start()
+    assert status(shop, 200)["ready"]
+    with postgres_server.frozen():  # connections stay: only the silence shows
+        reason = status(shop, 503)["reason"]
+        assert "has not answered for" in reason or "Keys cannot be read" in reason
+    assert status(shop, 200)["ready"]
+    assert shop.http.post("/v1/experiments/home/decisions", json={"context": "v"}).status_code == 200

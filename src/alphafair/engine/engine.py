@@ -91,6 +91,7 @@ class Engine:
         self._arguments: dict[str, Any] = {"clock": clock, "max_contexts": max_contexts}
         self._arguments |= {"chance": random_source(seed), "ids": IdGenerator(seed)}
         self._only: LedgerEngine | None = None  # of a file
+        self._missing: str | None = None  # why a database cannot be used
         try:
             if hasattr(store, "positions"):
                 self._shared = cast(SharedStore, store)
@@ -792,17 +793,18 @@ class Engine:
     def health(self, *, probe: bool = True) -> dict[str, Any]:
         """Return whether requests can be served, and if not, why.
 
-        They can if the last commit succeeded and the file is still the one that was opened. After a failed commit, or
-        before the first, a write as large as a commit is tried and rolled back; without `probe` it is not, and the
-        answer takes no time.
+        They can if the last commit succeeded, and the file is still the one that was opened or the database answers.
+        After a failed commit, or before the first, a write as large as a commit is tried and rolled back. Without
+        `probe` nothing is tried, and the answer takes no time: it is what was found the last time.
         """
         engines = self._engines()
         reason = None
         if not (self._closed or self._store.read_only):
             if probe or self._only is not None:
-                reason = self._missing_files()
+                self._find_store()
+            reason = self._missing
             for each in engines:
-                if probe and (each.live.problem is not None or each.live.must_probe):
+                if probe and reason is None and (each.live.problem is not None or each.live.must_probe):
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
@@ -823,16 +825,20 @@ class Engine:
             "unhealthy": {each.name: each.unhealthy for each in experiments if each.unhealthy},
         }
 
-    def _missing_files(self) -> str | None:
-        """Return why the store is no longer there; a file has it as its problem."""
+    def _find_store(self) -> None:
+        """Find out whether the file is still there, or the database answers; if not, requests are refused."""
+        engines = self._engines()
+        if self._only is not None and self._only.live.problem is not None:
+            return  # a probe finds out
         try:
-            if self._only is None or self._only.live.problem is None:
-                self._store.check()
+            self._store.check()
         except Unavailable as problem:
-            if self._only is None:
-                return str(problem)
-            self._only.live.problem = str(problem)
-        return None
+            for each in engines:
+                each.live.problem = each.live.problem or str(problem)
+            if self.is_shared:  # there may be no experiment yet
+                self._missing = str(problem)
+        else:
+            self._missing = None
 
 
 @contextlib.contextmanager

@@ -66,6 +66,10 @@ SCHEMA: Final = "alphafair"
 CONNECTIONS: Final = 20  # at a time
 WAIT: Final = 5.0  # seconds for one of them
 AGAIN: Final = (0.0, 0.1, 0.4, 1.0)  # seconds before each attempt to append what may have been written
+GIVE_UP: Final = 10.0  # seconds after which there is no other attempt
+SOON: Final = 10.0  # seconds until the answer to a statement that requests wait for
+LATER: Final = 90.0  # seconds until the answer to a long one, which the server itself ends earlier
+MOST_SKEW: Final = 5.0  # seconds between the clocks of a process and of the database
 PAGE: Final = 50_000  # positions read at a time by `verify`
 DURABLE: Final = ("on", "remote_write", "remote_apply")  # of synchronous_commit
 CONNECTING: Final = {  # a server that no longer answers is noticed within some seconds
@@ -224,6 +228,26 @@ class ConnectionLost(Unavailable):
 # connections
 
 
+class Connection(psycopg.Connection[Any]):
+    """A connection that ends where the server gives no answer in time.
+
+    A server that is stopped, or whose disk hangs, still acknowledges what arrives, so that no time-out of TCP sees it;
+    nor does it end the statement by itself.
+    """
+
+    limit = SOON  # seconds
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        limit = self.limit if timeout is None else timeout
+        try:
+            return super().wait(gen, interval, limit)
+        except psycopg.OperationalError:
+            if self.closed or self.pgconn.transaction_status != psycopg.pq.TransactionStatus.ACTIVE:
+                raise  # this was reported by the server or the network
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"no answer within {limit:g} seconds") from None
+
+
 class Connections:
     """Connections to one database: idle ones are used again, dead ones are replaced."""
 
@@ -231,17 +255,18 @@ class Connections:
         self.path = shown(url)
         self.schema, self._arguments = _connection_arguments(url, read_only)
         self._read_only = read_only
-        self._idle: deque[psycopg.Connection[Any]] = deque()
+        self._idle: deque[Connection] = deque()
         self._free = threading.BoundedSemaphore(most)
         self._most, self._closed = most, False
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a connection; it is kept for the next use unless it is broken."""
+    def one(self, limit: float = SOON) -> Iterator[Connection]:
+        """Lend a connection that waits `limit` seconds for each answer; it is kept for the next use unless broken."""
         if not self._free.acquire(timeout=WAIT):
             raise Unavailable(f"{self.path}: all {self._most} connections are in use.")
         try:
             connection = self._live_one()
+            connection.limit = limit
             try:
                 yield connection
             finally:
@@ -256,7 +281,7 @@ class Connections:
         finally:
             self._free.release()
 
-    def _live_one(self) -> psycopg.Connection[Any]:
+    def _live_one(self) -> Connection:
         with contextlib.suppress(IndexError):
             while True:
                 connection = self._idle.pop()
@@ -265,10 +290,10 @@ class Connections:
                 connection.close()  # the server has ended it
         return self.new()
 
-    def new(self) -> psycopg.Connection[Any]:
+    def new(self) -> Connection:
         """Open a connection of its own."""
         try:
-            connection = psycopg.connect(**self._arguments, autocommit=True, cursor_factory=psycopg.RawCursor)
+            connection = Connection.connect(**self._arguments, autocommit=True, cursor_factory=psycopg.RawCursor)
             try:
                 ((durable, is_standby),) = connection.execute(
                     "select current_setting('synchronous_commit'), pg_is_in_recovery()"
@@ -286,16 +311,18 @@ class Connections:
             raise InvalidArgument("synchronous_commit", f"one of {', '.join(DURABLE)}", durable, repair)
         return connection
 
-    def run(self, work: Callable[[psycopg.Connection[Any]], Result], *, again: bool = False) -> Result:
+    def run(
+        self, work: Callable[[psycopg.Connection[Any]], Result], *, again: bool = False, limit: float = SOON
+    ) -> Result:
         """Run statements on a connection; `again`: they may be repeated on another one if the first is lost."""
         try:
-            with self.one() as connection, self.translated(connection):
+            with self.one(limit) as connection, self.translated(connection):
                 return work(connection)
         except ConnectionLost:
             self.drop_idle()
             if not again:
                 raise
-        with self.one() as connection, self.translated(connection):
+        with self.one(limit) as connection, self.translated(connection):
             return work(connection)
 
     @contextlib.contextmanager
@@ -466,7 +493,7 @@ class PostgresStore:
             return was_empty
 
         try:
-            self.was_empty = self.connections.run(prepare)
+            self.was_empty = self.connections.run(prepare, limit=LATER)
         except BaseException:
             self.close()
             raise
@@ -491,9 +518,17 @@ class PostgresStore:
 
     def check(self) -> None:
         """Raise `Unavailable` if the database does not answer, or can no longer be written to."""
-        ((is_standby,),) = self.rows("select pg_is_in_recovery()")
-        if is_standby and not self.read_only:
+        began = time.time()
+        ((is_standby, now),) = self.rows("select pg_is_in_recovery(), extract(epoch from clock_timestamp())::float8")
+        if self.read_only:
+            return
+        if is_standby:
             raise Unavailable(f"{self.path} is a standby, which cannot be written to.")
+        ahead = began - now if began > now else min(0.0, time.time() - now)
+        if abs(ahead) > MOST_SKEW:  # it would settle decisions of others too early, or its own too late
+            side = "ahead of" if ahead > 0.0 else "behind"
+            what = f"the clock of this machine is {abs(ahead):.0f} seconds {side} that of the database"
+            raise Unavailable(f"{self.path}: {what}. Set both by NTP.")
 
     def announce(self, code: str) -> None:
         session = self._session
@@ -547,11 +582,12 @@ class PostgresStore:
                     connection.execute(f"drop schema {schema} cascade")
                 connection.execute(f"alter schema {self.schema} rename to {schema}")
 
-        self.connections.run(work)
+        self.connections.run(work, limit=LATER)
 
     def drop(self) -> None:
         """Remove the schema with everything in it."""
-        self.connections.run(lambda connection: connection.execute(f"drop schema if exists {self.schema} cascade"))
+        statement = f"drop schema if exists {self.schema} cascade"
+        self.connections.run(lambda connection: connection.execute(statement), limit=LATER)
 
     def remove_keys(self) -> None:
         self.connections.run(lambda connection: connection.execute("delete from api_key"))
@@ -592,17 +628,17 @@ class PostgresLedger:
 
     # how statements are run
 
-    def _read(self, work: Callable[[psycopg.Connection[Any]], Result]) -> Result:
+    def _read(self, work: Callable[[psycopg.Connection[Any]], Result], limit: float = LATER) -> Result:
         connections = self.store.connections
         with self._pin:
             if self._pinned is not None:
                 with connections.translated(self._pinned):
                     return work(self._pinned)
-        return connections.run(work, again=True)
+        return connections.run(work, again=True, limit=limit)
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+    def rows(self, query: str, values: Sequence[Any] = (), limit: float = LATER) -> list[Any]:
         """Return all rows of a query."""
-        return self._read(lambda connection: connection.execute(query, values, binary=True).fetchall())
+        return self._read(lambda connection: connection.execute(query, values, binary=True).fetchall(), limit)
 
     def each(self, query: str, values: Sequence[Any] = ()) -> Generator[Any]:
         yield from self.rows(query, values)
@@ -627,6 +663,7 @@ class PostgresLedger:
             with connections.translated(connection):
                 connection.execute("begin isolation level repeatable read read only")
                 connection.execute(f"set local idle_in_transaction_session_timeout = '{LONG_READ}'")
+                connection.limit = LATER
             self._pinned = connection
             try:
                 yield
@@ -640,7 +677,7 @@ class PostgresLedger:
 
     @property
     def position(self) -> int:
-        found = self.rows("select last, at from position where experiment = $1", (self.key,))
+        found = self.rows("select last, at from position where experiment = $1", (self.key,), SOON)
         last, self._at = found[0] if found else (0, 0)
         return int(last)
 
@@ -659,10 +696,11 @@ class PostgresLedger:
             columns = zip(*rows[kind], strict=True)
             values += [ARRAYS[type_](column) for type_, column in zip(TYPES[kind].split(), columns, strict=True)]
         text, problem = _append_text(kinds, expected == 0), ConnectionLost("")
-        is_uncertain = False
+        is_uncertain, until = False, time.monotonic() + GIVE_UP
         for pause in AGAIN:
-            if pause:
-                time.sleep(pause)
+            if pause and time.monotonic() > until:
+                break
+            time.sleep(pause)
             try:
                 if self._write(text, values, statements) or (is_uncertain and self._has(rows)):
                     return
@@ -820,7 +858,7 @@ class PostgresLedger:
     def find(self, ids: Sequence[str]) -> list[FoundDecision]:
         if not ids:
             return []
-        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts([*dict.fromkeys(ids)])))]
+        return [FoundDecision(*row) for row in self.rows(_FIND, (self.key, _texts([*dict.fromkeys(ids)])), SOON)]
 
     def waiting(self, start: int, end: int, experiments: Sequence[int]) -> tuple[Generator[Any], Generator[Any]]:
         values = (self.key, start, end)

@@ -44,6 +44,7 @@ from alphafair.service.writer import Writer
 OTHER = "other"  # the route of requests without one, in metrics
 SEE_DOCS = "See /docs for the paths and their methods. A path does not end with a slash."
 TICK = 1.0  # seconds between two checks of the file, and between two rounds of maintenance
+SILENT = 5.0  # seconds without a check after which a database counts as away
 MAINTENANCE_PAUSE = 0.02  # seconds between two steps of maintenance, in which requests are answered
 READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
 MAX_CACHED_TARGET = 200  # bytes
@@ -107,7 +108,7 @@ class Service:
         self._cached_target = lru_cache(1000)(self._target)
         self._ids = itertools.count(1)
         self._id_prefix = secrets.token_hex(4).encode()
-        self._compiled = False
+        self._compiled, self._looked = False, 0.0  # when the engine was last asked for its health
 
     # a request
 
@@ -212,7 +213,13 @@ class Service:
         behind = health["clock_behind_seconds"]
         if not self._compiled:
             return Readiness(False, "compiling policies, which takes some seconds", behind)
-        return Readiness(health["ready"], health["reason"], behind, health["unhealthy"])
+        reason = health["reason"]
+        if reason is None and not self.keyring.up_to_date:
+            reason = "Keys cannot be read."
+        silent = time.monotonic() - self._looked
+        if reason is None and self.engine.is_shared and silent > SILENT:
+            reason = f"The database has not answered for {silent:.0f} seconds."
+        return Readiness(reason is None, reason, behind, health["unhealthy"])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -236,12 +243,13 @@ class Service:
                 await asyncio.to_thread(precompile, [kind])
             except Exception as problem:
                 log(logging.ERROR, f"compiling {kind.policy} failed; its first decision may fail", exc_info=problem)
-        self._compiled = True
+        self._compiled, self._looked = True, time.monotonic()
         was_ready = True
         gc.freeze()  # what is loaded now stays: the garbage collector need not look through it
         while True:
             try:
                 health = await self.writer.run(self.engine.health)
+                self._looked = time.monotonic()
                 if health["ready"] != was_ready:
                     was_ready = health["ready"]
                     log(*(READY if was_ready else NOT_READY), reason=health["reason"])
