@@ -177,7 +177,7 @@ class Client(threading.Thread):
                     number, since = self.kill
                     self.waited[number], self.kill = self.answered - since, None
                 return answer
-            if status not in (0, 503):
+            if status not in (0, 503, 504):
                 self.problems.append(f"{what} of {body['id']}: {status} {answer}")
                 if status != 500:
                     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -12,11 +13,12 @@ from alphafair import Engine
 from alphafair.engine import Activate, Decide
 from alphafair.engine.replay import Replay
 from alphafair.engine.summary import Summary
+from alphafair.service import keys
 from tests.postgres import Server
 from tests.serving import ARMS, Running, running
 from tests.stores import live_state
 from tests.test_engine_summary import assert_same
-from tests.test_page import Events, applied, get, watching
+from tests.test_page import Events, applied, get, signed_in, wait_for, watching
 
 
 @pytest.fixture
@@ -110,3 +112,31 @@ def test_a_watcher_sees_what_another_process_writes(shop: Running, address: str)
         now = get(shop, "/experiments/home/live.json")
         for name in ("position", "experiment", "series", "shares", "delays"):
             assert state[name] == now[name], name
+
+
+def test_any_process_takes_the_session_of_another(address: str, shop: Running) -> None:
+    """Until its key is revoked: then no process does, once it has read the keys again."""
+    token = keys.create(address, "admin", "me")
+    other: Any
+    with running(address, engine=Engine.open(address, seed=1)) as other:  # type: ignore[arg-type]
+        wait_for(lambda: shop.service.keyring.any_created, bool, 10.0)
+        with signed_in(shop, token) as (client, session), httpx.Client(base_url=other.url) as there:
+            there.headers["cookie"] = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+            assert there.get("/session.json").json() == session
+            assert there.patch("/v1/experiments/home", json={"alpha": 0.5}).status_code == 403
+            csrf = {"x-alphafair-csrf": session["csrf"]}
+            assert there.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=csrf).status_code == 200
+            assert there.get("/v1/experiments/home/log?format=csv").status_code == 200
+            keys.revoke(address, token.split("_")[1])
+            for each in (client, there):
+                wait_for(lambda each=each: each.get("/index.json").status_code, lambda status: status == 401, 10.0)  # type: ignore[misc]
+
+
+def test_the_page_of_an_experiment_that_another_process_has_just_created(address: str, shop: Running) -> None:
+    with Engine.open(address, seed=1) as other:
+        for name in ("new", "newer"):
+            other.create(name, arms=ARMS)
+            assert shop.http.get(f"/experiments/{name}/live").status_code == 200
+        other.create("newest", arms=ARMS)
+        with watching(shop, "/experiments/newest/events") as answer:
+            assert Events(answer).next()["event"] == "state"

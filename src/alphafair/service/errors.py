@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
 from alphafair.service.messages import ErrorAnswer, Problem
 
 STATUSES = {  # by error code; every other code of a request that was understood has 422
@@ -35,6 +35,7 @@ FAILED_OUTCOMES = {
     "rolled_back": ("This decision was closed by a rollback of the experiment.", "Continue with new decisions."),
 }
 SEND_AGAIN = "Nothing was written and nothing is lost: send the same request again."
+LOOK_FIRST = "Send it again if it has an id, which counts once. Before you repeat a change, look whether it was made."
 SEE_LOG = "Try again later. The service's log has the details under this answer's request id."
 MAX_LENGTH = 600  # characters of a message, an argument or a repair, whatever they quote
 _LOCATION = re.compile(r"(?P<message>.*) - at `(key in )?\$\.?(?P<argument>.*)`")
@@ -91,6 +92,8 @@ def as_failure(problem: Exception) -> Failure:
     if isinstance(problem, InvalidArgument):
         code = problem.code if isinstance(problem, RequestError) else "bad_request"
         return Failure(status_of(code), Problem(code, str(problem), problem.argument, problem.repair))
+    if isinstance(problem, Uncertain):
+        return failure(504, "uncertain", str(problem), repair=LOOK_FIRST, retry_after="1")
     if isinstance(problem, Unavailable | Mismatch):
         return failure(503, "unavailable", str(problem), repair=SEND_AGAIN, retry_after="1")
     if isinstance(problem, MemoryError):
