@@ -377,6 +377,7 @@ def test_the_service_reports_the_failure_and_recovers(tmp_path: Path) -> None:
             with mock.patch.object(Batch, "apply", side_effect=MemoryError):
                 lost = shop.post("/home/decisions", {"context": "a"})
                 assert (lost.status_code, error(lost)["code"]) == (503, "unavailable")
+                assert "with the same id" in lost.json()["error"]["repair"]  # it was written
             ready = shop.http.get("/ready")
             assert ready.status_code == 503
             assert "MemoryError" in ready.json()["reason"]

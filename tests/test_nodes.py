@@ -12,14 +12,26 @@ from unittest import mock
 import psycopg
 import pytest
 
-from alphafair import Engine
-from alphafair.engine import Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, postgres_store
+from alphafair import Client, Engine
+from alphafair.engine import (
+    Decide,
+    Mismatch,
+    Outcome,
+    Receipt,
+    RequestError,
+    Reward,
+    Unavailable,
+    Uncertain,
+    postgres_store,
+)
 from alphafair.engine import experiment as experiment_module
 from alphafair.engine import live as live_module
 from alphafair.engine.ledger import Behind
 from alphafair.engine.postgres_store import PostgresLedger, PostgresStore
 from alphafair.errors import InvalidArgument
+from alphafair.service.client import ServiceError
 from tests.postgres import Server
+from tests.serving import error, running
 
 ARMS = ["ada", "ben", "cyd"]
 Nodes = tuple[Engine, Engine]
@@ -378,13 +390,55 @@ def test_another_node_is_quicker_after_a_lost_connection(nodes: Nodes) -> None:
 def test_a_server_that_stays_away(nodes: Nodes, when: str) -> None:
     """The caller is told to try again; the same id then has one decision."""
     first, second = nodes
-    with mock.patch.object(postgres_store, "AGAIN", (0.0, 0.0)), _losing(when, 2), pytest.raises(Unavailable):
+    with mock.patch.object(postgres_store, "AGAIN", (0.0, 0.0)), _losing(when, 2), pytest.raises(Uncertain):
         first.decide("home", "v", id="mine")
     receipt = first.decide("home", "v", id="mine")
     assert first.health()["ready"]
     assert second.decide("home", "v", id="mine") == receipt
     assert first.experiment("home").decisions == 1
     assert first.verify() == 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_service_says_when_it_does_not_know(url: str, nodes: Nodes, when: str) -> None:
+    """What has an id may be sent again, and gets 503; a change gets 504, and is not sent again."""
+    node: Any
+    with running(url, engine=nodes[0]) as node, Client(node.url) as client:  # type: ignore[arg-type]
+        n_events = client.experiment("home").decisions
+        with mock.patch.object(postgres_store, "AGAIN", (0.0, 0.0)), _losing(when, 2):
+            answer = node.post("/home/decisions", {"context": "v", "id": "mine"})
+        assert (answer.status_code, error(answer)["code"]) == (503, "unavailable")
+        assert "with the same id" in answer.json()["error"]["repair"]
+        assert answer.headers["retry-after"] == "1"
+        assert client.decide("home", "v", id="mine").id == "mine"
+        assert client.experiment("home").decisions == n_events + 1
+        twice = mock.patch.object(postgres_store, "AGAIN", (0.0, 0.0))
+        with twice, _losing(when, 2), pytest.raises(ServiceError) as caught:
+            client.set_alpha("home", 0.5)
+        assert (caught.value.status, caught.value.code) == (504, "uncertain")
+        assert [each.kind for each in client.history("home")].count("set_alpha") == (when == "after")
+
+
+def test_a_change_that_was_made_is_not_refused(url: str, nodes: Nodes) -> None:
+    """The database goes away after the commit, before the answer is read: a repetition would be another change."""
+    node: Any
+    nodes[0].set_period("home", "1d")
+    with running(url, engine=nodes[0]) as node, Client(node.url) as client:  # type: ignore[arg-type]
+        gone = mock.patch("alphafair.service.handlers.described", side_effect=Unavailable("gone"))
+        with gone, pytest.raises(ServiceError) as caught:
+            client.new_period("home")
+        assert (caught.value.status, caught.value.code) == (504, "uncertain")
+        assert len([each for each in client.history("home") if each.kind == "new_period"]) == 1
+
+
+def test_a_key_that_may_have_been_made(url: str, nodes: Nodes) -> None:
+    store = postgres_store.PostgresKeys(url)
+    store.check()
+    connections = store._opened().connections
+    lost = postgres_store.ConnectionLost("gone")
+    with mock.patch.object(connections, "run", side_effect=lost), pytest.raises(Uncertain):
+        store.revoke("0badc0de", 1, None)
+    store.close()
 
 
 def test_the_server_is_restarted(nodes: Nodes, postgres_server: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import random
 import time
@@ -21,7 +22,7 @@ from alphafair.service import calculations, keys, marks, page_handlers, watchers
 from alphafair.service.page_files import PageFiles
 from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
-from alphafair.service.sessions import COOKIE, LIFETIME, MOST, Sessions
+from alphafair.service.sessions import COOKIE, LIFETIME, MOST_ENDED, Sessions, token_of
 from tests.serving import ARMS, Running, error, running
 from tests.stores import both_stores, live_state, open_store
 
@@ -639,18 +640,95 @@ def test_a_session_ends_with_its_key(locked: tuple[Running, dict[str, str]]) -> 
         wait_for(lambda: client.get("/index.json").status_code, lambda status: status == 401, 10.0)
 
 
-def test_sessions_expire_and_are_limited() -> None:
-    now = [0.0]
-    sessions = Sessions(lambda: now[0])
-    token, begun = sessions.begin("k")
-    headers = {b"cookie": f"other=1; {COOKIE}={token}".encode()}
-    assert sessions.find(headers) == begun
+def request_with(shop: Running, cookie: str, **headers: str) -> httpx.Response:
+    """Ask with a cookie and nothing else; with headers, for a change."""
+    with httpx.Client(base_url=shop.url, headers={"cookie": f"{COOKIE}={cookie}", **headers}) as client:
+        if headers:
+            return client.patch("/v1/experiments/home", json={"alpha": 0.5})
+        return client.get("/index.json")
+
+
+def test_a_session_outlives_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    token = keys.create(path, "admin", "me")
+    with running(path) as shop:
+        shop.engine.create("home", arms=ARMS)
+        with signed_in(shop, token) as (client, session):
+            cookie = client.cookies[COOKIE]
+    with running(path) as shop:
+        assert request_with(shop, cookie).status_code == 200
+        assert request_with(shop, cookie, **{"x-alphafair-csrf": session["csrf"]}).status_code == 200
+        found = get(shop, "/session.json", headers={"cookie": f"{COOKIE}={cookie}"})
+        assert found == session
+
+
+def test_a_forged_cookie_is_refused(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    with signed_in(shop, tokens["read"]) as (reader, _), signed_in(shop, tokens["admin"]) as (client, _):
+        cookie, other = client.cookies[COOKIE], reader.cookies[COOKIE]
+    assert request_with(shop, cookie).status_code == 200
+    key_id, end, nonce, signature = cookie.split(".")
+    other_id, _, other_nonce, other_signature = other.split(".")
+    altered = [
+        (other_id, end, nonce, signature),
+        (key_id, str(int(end) + 1), nonce, signature),
+        (key_id, "9" * 12, nonce, signature),
+        (key_id, end, other_nonce, signature),
+        (key_id, end, nonce, other_signature),
+        (key_id, end, nonce, signature[:-1] + ("0" if signature[-1] != "0" else "1")),
+        (key_id, end, nonce, signature.upper()),
+        (key_id, end, nonce, signature, ""),
+        ("0badc0de", end, nonce, signature),
+        (key_id, "-1", nonce, signature),
+        (key_id, end, nonce),
+        (key_id, end, nonce, "None"),
+        ("", "", "", ""),
+    ]
+    for parts in altered:
+        assert request_with(shop, ".".join(parts)).status_code == 401, parts
+    unsigned = hmac.new(b"", f"session {key_id}.{end}.{nonce}".encode(), "sha256").hexdigest()
+    assert request_with(shop, f"{key_id}.{end}.{nonce}.{unsigned}").status_code == 401
+    for secret in tokens.values():
+        assert secret.split("_", 2)[2] not in cookie
+    stored = {key.id: key.hash for key in keys.all_of(shop.service.address)}
+    assert stored[key_id].hex() not in cookie
+
+
+def test_the_header_of_another_session_is_refused(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    with signed_in(shop, tokens["admin"]) as (client, one), signed_in(shop, tokens["admin"]) as (again, other):
+        cookie = client.cookies[COOKIE]
+        assert cookie != again.cookies[COOKIE]
+    assert one["csrf"] not in cookie
+    for csrf in (other["csrf"], cookie.split(".")[3]):
+        answer = request_with(shop, cookie, **{"x-alphafair-csrf": csrf})
+        assert (answer.status_code, error(answer)["code"]) == (403, "cross_site")
+    assert request_with(shop, cookie, **{"x-alphafair-csrf": one["csrf"]}).status_code == 200
+
+
+def test_sessions_expire_and_end() -> None:
+    now, valid = [0.0], {"0badc0de": b"hash"}
+
+    def sign(id: str, message: str) -> str | None:
+        return hmac.new(valid[id], message.encode(), "sha256").hexdigest() if id in valid else None
+
+    sessions, elsewhere = Sessions(sign, lambda: now[0]), Sessions(sign, lambda: now[0])
+    token = sessions.begin("0badc0de")
+    found = sessions.find(token_of({b"cookie": f"other=1; {COOKIE}={token}".encode()}))
+    assert found is not None
+    assert (found.key_id, found.expires_at) == ("0badc0de", LIFETIME)
+    assert elsewhere.find(token) == found
     now[0] = LIFETIME
-    assert sessions.find(headers) is None
-    for _ in range(MOST + 10):
-        sessions.begin("k")
-    assert MOST // 2 < len(sessions) <= MOST
-    assert sessions.find({b"cookie": f"{COOKIE}={sessions.begin('k')[0]}".encode()}) is not None
+    assert sessions.find(token) is None
+    for _ in range(MOST_ENDED + 10):
+        token = sessions.begin("0badc0de")
+        sessions.end(token)
+        sessions.end("made up")
+    assert sessions.find(token) is None
+    assert elsewhere.find(token) is not None
+    assert MOST_ENDED // 2 <= len(sessions._ended) <= MOST_ENDED
+    valid.clear()
+    assert elsewhere.find(token) is None
 
 
 def test_without_keys_the_page_is_open_on_this_machine_only(shop: Running) -> None:

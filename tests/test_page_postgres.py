@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -13,11 +14,12 @@ from alphafair import Engine
 from alphafair.engine import Activate, Decide
 from alphafair.engine.replay import Replay
 from alphafair.engine.summary import Summary
+from alphafair.service import keys
 from tests.postgres import Server
 from tests.serving import ARMS, Running, running
 from tests.stores import live_state
 from tests.test_engine_summary import assert_same
-from tests.test_page import Events, applied, get, watching
+from tests.test_page import Events, applied, get, signed_in, wait_for, watching
 
 
 @pytest.fixture
@@ -141,3 +143,31 @@ def test_a_node_is_not_ready_while_its_database_is_away(shop: Running, postgres_
         assert "has not answered for" in reason or "Keys cannot be read" in reason
     assert status(shop, 200)["ready"]
     assert shop.http.post("/v1/experiments/home/decisions", json={"context": "v"}).status_code == 200
+
+
+def test_any_process_takes_the_session_of_another(address: str, shop: Running) -> None:
+    """Until its key is revoked: then no process does, once it has read the keys again."""
+    token = keys.create(address, "admin", "me")
+    other: Any
+    with running(address, engine=Engine.open(address, seed=1)) as other:  # type: ignore[arg-type]
+        wait_for(lambda: shop.service.keyring.any_created, bool, 10.0)
+        with signed_in(shop, token) as (client, session), httpx.Client(base_url=other.url) as there:
+            there.headers["cookie"] = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+            assert there.get("/session.json").json() == session
+            assert there.patch("/v1/experiments/home", json={"alpha": 0.5}).status_code == 403
+            csrf = {"x-alphafair-csrf": session["csrf"]}
+            assert there.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=csrf).status_code == 200
+            assert there.get("/v1/experiments/home/log?format=csv").status_code == 200
+            keys.revoke(address, token.split("_")[1])
+            for each in (client, there):
+                wait_for(lambda each=each: each.get("/index.json").status_code, lambda status: status == 401, 10.0)  # type: ignore[misc]
+
+
+def test_the_page_of_an_experiment_that_another_process_has_just_created(address: str, shop: Running) -> None:
+    with Engine.open(address, seed=1) as other:
+        for name in ("new", "newer"):
+            other.create(name, arms=ARMS)
+            assert shop.http.get(f"/experiments/{name}/live").status_code == 200
+        other.create("newest", arms=ARMS)
+        with watching(shop, "/experiments/newest/events") as answer:
+            assert Events(answer).next()["event"] == "state"

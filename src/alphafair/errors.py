@@ -69,6 +69,13 @@ class Unavailable(OSError):
     """The database cannot be used at the moment. Nothing was acknowledged, so retrying is safe."""
 
 
+class Uncertain(Unavailable):
+    """The database was lost while it was written to: whether the request was carried out is unknown.
+
+    A decision, a reward or an activation may be sent again with the same id, and counts once.
+    """
+
+
 class Mismatch(Exception):
     """The event log and what follows from it differ: the file was changed by another program, or is damaged."""
 

@@ -12,6 +12,7 @@ from alphafair.errors import Mismatch as Mismatch
 from alphafair.errors import PolicyFailed as PolicyFailed
 from alphafair.errors import RequestError as RequestError
 from alphafair.errors import Unavailable as Unavailable
+from alphafair.errors import Uncertain as Uncertain
 
 _NAMES = {
     "engine": ("Engine",),

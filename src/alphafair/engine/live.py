@@ -19,7 +19,7 @@ from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_by
 from alphafair.engine.maintenance import Deadlines, SnapshotWriter
 from alphafair.engine.replay import Replay
 from alphafair.engine.steps import Batch
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
 from alphafair.memory_limit import memory_limit
 
 LEAST_PROBE = 1 << 20  # bytes that a test write must be able to write before the file counts as available
@@ -46,6 +46,7 @@ class LiveState:
         self._max_contexts, self._memory = max_contexts, int(memory_limit() * MEMORY_SHARE)
         self._n_experiments = n_experiments or (lambda: len(self.by_key))
         self.is_stale = False  # memory must be loaded again before it is used
+        self.is_ahead = False  # whether the log has a batch that could not be applied
         self.problem: str | None = None  # why the last commit, request or load failed
         self.must_probe = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
         self._load_after = 0.0  # when to try to load again, by the monotonic clock
@@ -250,7 +251,7 @@ class LiveState:
         try:
             batch.apply()
         except BaseException:
-            self.is_stale = True
+            self.is_stale = self.is_ahead = True
             raise
 
     def abandon(self, batch: Batch | None = None) -> None:
@@ -275,9 +276,10 @@ class LiveState:
     def fail(self, problem: BaseException, begun: bool) -> BaseException:
         """Record why requests cannot be served, and return the error to answer with.
 
-        Memory is stale if a request was `begun`. The error must not hold what is in memory, which is freed before it is
-        loaded again.
+        Memory is stale if a request was `begun`, which may have been written. The error must not hold what is in
+        memory, which is freed before it is loaded again.
         """
+        may_be_written, self.is_ahead = begun or self.is_ahead, False
         if isinstance(problem, InvalidArgument):
             return problem
         if not (self.store.shared and isinstance(problem, Unavailable)):  # those abandon what they have begun
@@ -292,7 +294,8 @@ class LiveState:
         if not isinstance(problem, MemoryError):
             return problem
         LOG.error("There is too little memory", exc_info=problem)
-        return Unavailable(f"{self.store.path} cannot be served: {self.problem}")
+        kind = Uncertain if may_be_written else Unavailable
+        return kind(f"{self.store.path} cannot be served: {self.problem}")
 
     def take_snapshots(self, least: int | None = None) -> None:
         """Do one step towards the snapshots that are due, unless it is the requests' turn.

@@ -56,7 +56,7 @@ from alphafair.engine.ledger import (
     check_finite,
     split_state,
 )
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
 from alphafair.extras import needed_by
 
 with needed_by("A ledger in PostgreSQL", "postgres"):
@@ -695,27 +695,24 @@ class PostgresLedger:
         for kind in kinds:
             columns = zip(*rows[kind], strict=True)
             values += [ARRAYS[type_](column) for type_, column in zip(TYPES[kind].split(), columns, strict=True)]
-        text, problem = _append_text(kinds, expected == 0), ConnectionLost("")
-        is_uncertain, until = False, time.monotonic() + GIVE_UP
+        text, problem, until = _append_text(kinds, expected == 0), "", time.monotonic() + GIVE_UP
         for pause in AGAIN:
             if pause and time.monotonic() > until:
                 break
             time.sleep(pause)
             try:
-                if self._write(text, values, statements) or (is_uncertain and self._has(rows)):
+                if self._write(text, values, statements) or (problem and self._has(rows)):
                     return
-            except ConnectionLost as lost:
-                problem, is_uncertain = lost, True
             except Unavailable as failed:
-                if not is_uncertain:
+                if not problem and not isinstance(failed, ConnectionLost):
                     raise
-                problem = ConnectionLost(str(failed))
+                problem = str(failed)
             else:
                 if expected == 0:
                     repair = "Choose another, or use the existing one."
                     raise RequestError("experiment_exists", "name", "new", self.name, repair)
                 raise Behind(f"{self.path}: {self.name} is no longer at position {expected}.")
-        raise problem
+        raise Uncertain(problem)
 
     def _write(self, text: str, values: Sequence[Any], statements: Sequence[Statement]) -> bool:
         """Write in one transaction if the position is the expected one; return whether it was."""
@@ -1100,8 +1097,14 @@ class PostgresKeys:
                 if instead_of is not None:
                     connection.execute("update api_key set expires_at = $1 where id = $2", (until, instead_of))
 
-        self._opened().connections.run(work)
+        self._write(work)
 
     def revoke(self, id: str, at: int, by: str | None) -> None:
         revoked = "update api_key set revoked_at = $1, revoked_by = $2 where id = $3 and revoked_at is null"
-        self._opened().connections.run(lambda connection: connection.execute(revoked, (at, by, id)))
+        self._write(lambda connection: connection.execute(revoked, (at, by, id)))
+
+    def _write(self, work: Callable[[psycopg.Connection[Any]], object]) -> None:
+        try:
+            self._opened().connections.run(work)
+        except ConnectionLost as lost:
+            raise Uncertain(str(lost)) from lost

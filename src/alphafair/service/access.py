@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from alphafair.service.errors import failure
 from alphafair.service.keys import LOCAL, ROLES, Caller, Keyring, Role
-from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change
+from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change, token_of
 
 GET_ANOTHER_KEY = "Ask the operator of the service for another key."
 CREATE_A_KEY = "Create a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."
@@ -29,7 +29,7 @@ class Access:
     def __init__(
         self, keyring: Keyring, *, rate: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.keyring, self.sessions, self.rate, self._clock = keyring, Sessions(), rate, clock
+        self.keyring, self.sessions, self.rate, self._clock = keyring, Sessions(keyring.sign), rate, clock
         self._next_due: dict[str, float] = {}  # by caller
 
     def admit(
@@ -72,7 +72,7 @@ class Access:
         """Return the owner of the key, or of the session, that a request has."""
         if b"authorization" in headers or b"cookie" not in headers:
             return self._owner_of_key(headers)
-        session = self.sessions.find(headers)
+        session = self.sessions.find(token_of(headers))
         if session is None:
             return None
         if method not in SAFE_METHODS and not may_change(session, headers):

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
 from alphafair.service.messages import ErrorAnswer, Problem
 
 STATUSES = {  # by error code; every other code of a request that was understood has 422
@@ -35,6 +35,8 @@ FAILED_OUTCOMES = {
     "rolled_back": ("This decision was closed by a rollback of the experiment.", "Continue with new decisions."),
 }
 SEND_AGAIN = "Nothing was written and nothing is lost: send the same request again."
+ONCE = "Send the same request again: with the same id it counts once."
+LOOK_FIRST = "Before you repeat the change, look whether it was made."
 SEE_LOG = "Try again later. The service's log has the details under this answer's request id."
 MAX_LENGTH = 600  # characters of a message, an argument or a repair, whatever they quote
 _LOCATION = re.compile(r"(?P<message>.*) - at `(key in )?\$\.?(?P<argument>.*)`")
@@ -84,15 +86,21 @@ def out_of_memory() -> Failure:
     return failure(503, "unavailable", "The service is short of memory.", repair=SEND_AGAIN, retry_after="1")
 
 
-def as_failure(problem: Exception) -> Failure:
-    """The failure for any exception; an unexpected exception becomes 500 without details."""
+def as_failure(problem: Exception, *, repeatable: bool = True) -> Failure:
+    """The failure for any exception; an unexpected exception becomes 500 without details.
+
+    Where it is not known whether something was written, requests that are `repeatable` get 503, and others 504.
+    """
     if isinstance(problem, Failure):
         return problem
     if isinstance(problem, InvalidArgument):
         code = problem.code if isinstance(problem, RequestError) else "bad_request"
         return Failure(status_of(code), Problem(code, str(problem), problem.argument, problem.repair))
+    if isinstance(problem, Uncertain) and not repeatable:
+        return failure(504, "uncertain", str(problem), repair=LOOK_FIRST, retry_after="1")
     if isinstance(problem, Unavailable | Mismatch):
-        return failure(503, "unavailable", str(problem), repair=SEND_AGAIN, retry_after="1")
+        repair = ONCE if isinstance(problem, Uncertain) else SEND_AGAIN
+        return failure(503, "unavailable", str(problem), repair=repair, retry_after="1")
     if isinstance(problem, MemoryError):
         return out_of_memory()
     if isinstance(problem, msgspec.ValidationError):

@@ -20,7 +20,18 @@ from msgspec import UNSET, structs
 
 import alphafair
 from alphafair import metrics
-from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, RequestError, Reward, Status
+from alphafair.engine import (
+    Activate,
+    Decide,
+    Engine,
+    Outcome,
+    Receipt,
+    RequestError,
+    Reward,
+    Status,
+    Unavailable,
+    Uncertain,
+)
 from alphafair.errors import InvalidArgument
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
@@ -207,7 +218,10 @@ async def _change(service: Service, request: Request, name: str, act: Callable[[
     def work() -> ExperimentAnswer:
         with service.engine.acting_as(author):
             act()
-        return _described(service.engine, name)
+        try:
+            return _described(service.engine, name)
+        except (Unavailable, MemoryError) as problem:
+            raise Uncertain(f"The change was made, but its result cannot be read: {problem}") from problem
 
     return await service.writer.run(work)
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
-from alphafair.engine import RequestError, Unavailable
+from alphafair.engine import RequestError, Unavailable, Uncertain
 from alphafair.engine.addresses import Address, keys_of, shown
 from alphafair.engine.ledger import KeyRow, KeyTable
 from alphafair.errors import InvalidArgument
@@ -112,7 +112,11 @@ def rotate(address: Address, id: str, *, grace: float = 0.0, by: str | None = No
         row, token = _made(key.role, key.name, key.experiments, _later(lifetime), by)
         end = min(_now() + int(grace * 1e6), key.expires_at or 1 << 62)
         table.add(row, instead_of=id, until=end)
-        if _find(table, id).expires_at != end:
+        try:
+            found = _find(table, id)
+        except Unavailable as problem:
+            raise Uncertain(f"Key {id} was replaced, but cannot be read: {problem}") from problem
+        if found.expires_at != end:
             raise Unavailable(f"Key {id} is unchanged in {shown(address)}: the store does not keep what is written.")
     return token
 
@@ -199,6 +203,13 @@ class Keyring:
         """The caller that a key's id belongs to; None if the key is no longer valid."""
         key, caller = self._live.get(id, (None, None))
         return caller if key is not None and key.valid_at(_now()) else None
+
+    def sign(self, id: str, message: str) -> str | None:
+        """The HMAC of a message under the stored hash of a key; None if the key is no longer valid."""
+        key, _ = self._live.get(id, (None, None))
+        if key is None or not key.valid_at(_now()):
+            return None
+        return hmac.new(key.hash, message.encode(), hashlib.sha256).hexdigest()
 
     def close(self) -> None:
         self._closed.set()

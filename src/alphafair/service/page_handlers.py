@@ -36,7 +36,7 @@ from alphafair.service.page_messages import (
     WhatIfAnswer,
     WhatIfQuery,
 )
-from alphafair.service.sessions import Session, cookie, is_own_page, is_secure
+from alphafair.service.sessions import Session, cookie, is_own_page, is_secure, token_of
 from alphafair.service.watchers import ALL, index_answer, visible
 
 if TYPE_CHECKING:
@@ -61,7 +61,12 @@ async def page(service: Service, request: Request) -> Response:
 
 
 async def experiment_page(service: Service, request: Request, name: str) -> Response:
-    return shell(service, request, 200 if service.engine.has(name) else 404)
+    return shell(service, request, 200 if await _exists(service, name) else 404)
+
+
+async def _exists(service: Service, name: str) -> bool:
+    """Whether there is an experiment with a name; another process may have created it a moment ago."""
+    return service.engine.has(name) or name in await asyncio.to_thread(service.engine.experiments)
 
 
 async def static_file(service: Service, request: Request, file: str) -> Response:
@@ -87,7 +92,7 @@ def _sent(request: Request, file: File, status: int = 200) -> Response:
 
 
 async def session(service: Service, request: Request) -> SessionAnswer:
-    return _session(service, request.caller, service.access.sessions.find(request.headers))
+    return _session(service, request.caller, service.access.sessions.find(token_of(request.headers)))
 
 
 async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
@@ -100,16 +105,18 @@ async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
         message = "The key is unknown, expired or revoked."
         repair = "Check that the whole key was pasted."
         raise failure(401, "unauthorized", message, repair=repair, www_authenticate="Bearer")
-    service.access.sessions.end(request.headers)  # of the key before, if there was one
-    token, begun = service.access.sessions.begin(caller.id)
-    return _with_cookie(service, request, token, _session(service, caller, begun), 201)
+    sessions = service.access.sessions
+    sessions.end(token_of(request.headers))  # of the key before, if there was one
+    token = sessions.begin(caller.id)
+    return _with_cookie(service, request, token, _session(service, caller, sessions.find(token)), 201)
 
 
 async def sign_out(service: Service, request: Request) -> Response:
-    if service.access.sessions.find(request.headers) is not None:
+    token = token_of(request.headers)
+    if service.access.sessions.find(token) is not None:
         if request.caller is None:
             raise failure(403, "cross_site", "Only the page of this service can sign out.")
-        service.access.sessions.end(request.headers)
+        service.access.sessions.end(token)
     return _with_cookie(service, request, "", _session(service, None, None), 200)
 
 
@@ -161,7 +168,7 @@ async def all_events(service: Service, request: Request) -> Response:
 
 
 async def events(service: Service, request: Request, name: str) -> Response:
-    if not service.engine.has(name):
+    if not await _exists(service, name):
         repair = "Check the name of the experiment."
         raise RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
     return _stream(service, request, name)

@@ -115,7 +115,8 @@ class Route:
     def errors(self) -> list[int]:
         """The statuses of `ErrorAnswer`."""
         named = [404, 422] if self.parameters or self.body else []
-        return sorted([400, 401, 403, 429, 500, 503, *named, *([409, 413] if self.body else [])])
+        written = [] if self.repeatable else [504]
+        return sorted([400, 401, 403, 429, 500, 503, *named, *written, *([409, 413] if self.body else [])])
 
 
 # fmt: off
@@ -198,7 +199,7 @@ STATIC = Route("GET", "/static/{file...}", None, pages.static_file, _PAGE,
 SESSION = Route("GET", "/session.json", None, pages.session, _PAGE,
     "Show who the caller is and what it may do.", SessionAnswer, busy=True, uncounted=True)
 SIGN_IN = Route("POST", "/session", None, pages.sign_in, _PAGE,
-    "Sign in: a key in, a cookie out, which stands for the key for twelve hours.", SessionAnswer,
+    "Sign in: a key in, a cookie out, which stands for the key for four hours.", SessionAnswer,
     SignIn, {"key": "af_12345678_..."}, status=201, repeatable=False)
 SIGN_OUT = Route("DELETE", "/session", None, pages.sign_out, _PAGE, "Sign out.", SessionAnswer)
 INDEX = Route("GET", "/index.json", "read", pages.index, _PAGE,

@@ -174,7 +174,7 @@ class Service:
             return Response(route.status, self.encode(answer if form is None else form(*answer)))
         except Exception as problem:
             request.problem = problem
-            failed = as_failure(problem)
+            failed = as_failure(problem, repeatable=request.route is None or request.route.repeatable)
             if failed.status == 401 and request.route is not None and request.route.is_page:
                 request.problem = None
                 return self._to_sign_in(request)

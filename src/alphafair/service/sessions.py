@@ -1,14 +1,18 @@
-"""Sessions of the page: a browser that has signed in with a key holds a random token in a cookie, never the key.
+"""Sessions of the page: a browser that has signed in with a key holds a signed cookie, never the key.
 
-The table is in memory and maps the hash of a token to the id of the key. A session ends with its key, after twelve
-hours, or when the service stops. The cookie is not readable by scripts and not sent by pages of other sites; requests
-that change something must also send the session's `csrf` as a header, which another site cannot read.
+A cookie is `<id of the key>.<time of its end>.<random>.<signature>`. The signature is an HMAC under the key's stored
+hash, so every process that serves the database can check it, and nothing is stored. A session ends after four hours,
+and with its key: a revoked or expired key signs nothing. A cookie that was signed out is refused by the process that
+did so, for as long as it runs; elsewhere a copy of it would be accepted until its end.
+
+The cookie is not readable by scripts and not sent by pages of other sites; requests that change something must also
+send the session's `csrf`, another HMAC, as a header, which another site cannot read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -16,9 +20,12 @@ from typing import Final, NamedTuple
 
 COOKIE: Final = "alphafair_session"
 CSRF_HEADER: Final = b"x-alphafair-csrf"
-LIFETIME: Final = 12 * 3600.0  # seconds
-MOST: Final = 10_000  # sessions; of more, the older half is ended
+LIFETIME: Final = 4 * 3600.0  # seconds
+MOST_ENDED: Final = 10_000  # sessions that were signed out; of more, the oldest are forgotten
 SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS")
+_TOKEN = re.compile(
+    r"(?P<signed>(?P<key_id>[0-9a-f]{8})\.(?P<end>[0-9]{1,12})\.[\w-]{22})\.(?P<signature>[0-9a-f]{64})", re.A
+)
 
 
 class Session(NamedTuple):
@@ -30,35 +37,38 @@ class Session(NamedTuple):
 
 
 class Sessions:
-    """All sessions of one service."""
+    """The sessions of one service. `sign(key_id, message)` is the HMAC of a message under a valid key; else None."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._sessions: dict[bytes, Session] = {}  # by the hash of their token, the oldest first
+    def __init__(self, sign: Callable[[str, str], str | None], clock: Callable[[], float] = time.time) -> None:
+        self._sign, self._clock = sign, clock
+        self._ended: dict[str, float] = {}  # by token, the time when it would have expired
 
-    def __len__(self) -> int:
-        return len(self._sessions)
+    def begin(self, key_id: str) -> str:
+        """Return the token of a new session."""
+        signed = f"{key_id}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(16)}"
+        return f"{signed}.{self._sign(key_id, f'session {signed}')}"
 
-    def begin(self, key_id: str) -> tuple[str, Session]:
-        """Return a new token and its session."""
-        now = self._clock()
-        if len(self._sessions) >= MOST:
-            live = [(hashed, session) for hashed, session in self._sessions.items() if session.expires_at > now]
-            self._sessions = dict(live[len(live) // 2 :])
-        token = secrets.token_urlsafe(32)
-        session = Session(key_id, secrets.token_urlsafe(32), now + LIFETIME)
-        self._sessions[_hash(token)] = session
-        return token, session
+    def find(self, token: str) -> Session | None:
+        """Return the session of a token; None if it is forged, over, or of a key that is not valid."""
+        parts = _TOKEN.fullmatch(token)
+        if parts is None or token in self._ended or int(parts["end"]) <= self._clock():
+            return None
+        key_id, signed = parts["key_id"], parts["signed"]
+        signature, csrf = self._sign(key_id, f"session {signed}"), self._sign(key_id, f"csrf {signed}")
+        if signature is None or csrf is None or not hmac.compare_digest(signature, parts["signature"]):
+            return None
+        return Session(key_id, csrf, float(parts["end"]))
 
-    def find(self, headers: Mapping[bytes, bytes]) -> Session | None:
-        """Return the session that the cookie of a request belongs to."""
-        token = token_of(headers)
-        session = self._sessions.get(_hash(token)) if token else None
-        return session if session is not None and session.expires_at > self._clock() else None
-
-    def end(self, headers: Mapping[bytes, bytes]) -> None:
-        """End the session of a request."""
-        self._sessions.pop(_hash(token_of(headers)), None)
+    def end(self, token: str) -> None:
+        """Refuse a token from now on."""
+        session = self.find(token)
+        if session is None:
+            return
+        if len(self._ended) >= MOST_ENDED:
+            now = self._clock()
+            live = [(each, end) for each, end in self._ended.items() if end > now]
+            self._ended = dict(live[len(live) // 2 :])
+        self._ended[token] = session.expires_at
 
 
 def token_of(headers: Mapping[bytes, bytes]) -> str:
@@ -92,7 +102,3 @@ def is_own_page(headers: Mapping[bytes, bytes]) -> bool:
 def may_change(session: Session, headers: Mapping[bytes, bytes]) -> bool:
     """Whether a request that changes something, made with a cookie, comes from the page itself."""
     return is_own_page(headers) and hmac.compare_digest(headers.get(CSRF_HEADER, b""), session.csrf.encode())
-
-
-def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode("latin-1")).digest()
