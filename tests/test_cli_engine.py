@@ -58,7 +58,7 @@ def test_export_by_suffix_or_format(file: Path, tmp_path: Path, monkeypatch: pyt
     assert {len(frame) for frame in frames} == {10}
     code, text = run("export", file, "-e", "hime")
     assert code == 2
-    assert "The file has 'home'" in text
+    assert "Existing ones: 'home'" in text
 
 
 def test_backup_restore_and_erase(file: Path, tmp_path: Path) -> None:

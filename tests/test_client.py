@@ -55,6 +55,7 @@ from tests.misbehaving import (
     scripted,
 )
 from tests.serving import ARMS, Running, running
+from tests.stores import both_stores
 
 pytestmark = pytest.mark.compiled
 
@@ -114,7 +115,7 @@ def decide(client: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def shop(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("client") / "shop.db") as found:
         yield found
 
@@ -122,6 +123,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 # The real service
 
 
+@both_stores
 @pytest.mark.parametrize("alpha", [1.0, math.inf, np.float64(np.inf), "inf", np.float32(2)])
 def test_alpha_is_any_number_up_to_inf(shop: Running, alpha: Any) -> None:
     name = f"any-{type(alpha).__name__}-{alpha}"
@@ -143,6 +145,7 @@ def test_alpha_is_any_number_up_to_inf(shop: Running, alpha: Any) -> None:
     shop.service.engine.verify()
 
 
+@both_stores
 def test_an_experiment_has_periods(shop: Running) -> None:
     monday = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     with Client(shop.url, timeout=60.0) as client:
@@ -191,6 +194,7 @@ def test_an_experiment_has_periods(shop: Running) -> None:
     assert 'alphafair_period{experiment="weekly"} 2.0' in shop.http.get("/metrics").text
 
 
+@both_stores
 def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:
     with Client(shop.url, timeout=60.0) as client:
         assert client.create("life", arms=ARMS, alpha=0.5).arms == ARMS
@@ -220,6 +224,7 @@ def test_every_call_of_the_client(shop: Running, tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
+@both_stores
 def test_every_call_of_the_async_client(shop: Running, tmp_path: Path) -> None:
     async def run() -> None:
         async with AsyncClient(shop.url, timeout=60.0) as client:
@@ -255,6 +260,7 @@ def test_both_clients_have_the_same_names() -> None:
     assert str(inspect.signature(Client)) == str(inspect.signature(AsyncClient))
 
 
+@both_stores
 def test_numpy_values_are_accepted(shop: Running, tmp_path: Path) -> None:
     with Client(shop.url, timeout=60.0) as client:
         client.create("numpy", arms=np.array(ARMS), alpha=np.float32(0.5), reward_range=np.array([0, 2]))
@@ -275,6 +281,7 @@ def test_numpy_values_are_accepted(shop: Running, tmp_path: Path) -> None:
                 client.reward(single.id, nothing, experiment="numpy")  # type: ignore[arg-type]
 
 
+@both_stores
 def test_rewards_for_every_arm(shop: Running) -> None:
     with Client(shop.url, timeout=60.0) as client:
         client.create("full", arms=ARMS, policy="alpha-fair", alpha=0.5)
@@ -288,6 +295,7 @@ def test_rewards_for_every_arm(shop: Running) -> None:
             client.reward(two.id, {**values, "ada": np.nan}, experiment="full")
 
 
+@both_stores
 @BOTH
 def test_batches_of_any_size_keep_their_order(shop: Running, run: Run) -> None:
     name, n = f"batches-{run.__name__}", 2345
@@ -314,6 +322,7 @@ def test_batches_of_any_size_keep_their_order(shop: Running, run: Run) -> None:
     assert (found.decisions, found.rewards) == (n, n)
 
 
+@both_stores
 @BOTH
 def test_a_list_of_rewards_is_rejected_with_a_repair(shop: Running, run: Run) -> None:
     (refused,) = run(shop.url, lambda client: client.reward("x", [0.1, 0.2], experiment="home"))
@@ -321,13 +330,14 @@ def test_a_list_of_rewards_is_rejected_with_a_repair(shop: Running, run: Run) ->
     assert refused.repair == 'Pass a float, or under full information one per arm: {"ada": 0.2, "ben": 1.0}.'
 
 
+@both_stores
 @BOTH
 def test_an_item_fails_like_the_single_call(shop: Running, run: Run) -> None:
     name = f"alike-{run.__name__}"
     taken, waiting, undone = f"{name}-taken", f"{name}-waiting", f"{name}-undone"
     run(shop.url, lambda client: client.create(name, arms=ARMS), lambda client: client.decide(name, "v", id=taken))
     run(shop.url, lambda client: client.reward(taken, 1.0, experiment=name))
-    position = shop.engine.position
+    position = shop.engine.experiment(name).position
     run(shop.url, lambda client: client.decide(name, "v", id=undone))
     shop.engine.rollback(name, position)
     run(shop.url, lambda client: client.decide(name, "v", id=waiting, deferred=True))
@@ -342,6 +352,7 @@ def test_an_item_fails_like_the_single_call(shop: Running, run: Run) -> None:
     assert [(each.status, each.code) for each in drawn] == [(409, "id_taken"), (404, "unknown_arm")]
 
 
+@both_stores
 @BOTH
 def test_a_bad_item_does_not_affect_the_others(shop: Running, run: Run) -> None:
     name = f"items-{run.__name__}"
@@ -369,6 +380,7 @@ def test_a_bad_item_does_not_affect_the_others(shop: Running, run: Run) -> None:
     ]
 
 
+@both_stores
 def test_columns_of_a_batch_must_have_equal_lengths(shop: Running) -> None:
     with Client(shop.url, timeout=60.0) as client:
         wrong: list[tuple[str, Any]] = [
@@ -419,6 +431,7 @@ def test_long_items_are_sent_in_several_requests() -> None:
     assert [len(each) for each in calls._slices([b"x"] * 2001)] == [1000, 1000, 1]
 
 
+@both_stores
 @ALL
 def test_a_thousand_calls_in_flight(shop: Running, run: Run) -> None:
     name = f"flight-{run.__name__}"
@@ -454,6 +467,7 @@ def test_connections_are_kept_and_bounded() -> None:
         assert len(server.seen) == 400
 
 
+@both_stores
 def test_one_client_in_many_threads(shop: Running) -> None:
     """Every thread gets the answers to its own questions."""
     with Client(shop.url, timeout=60.0) as client:
@@ -513,6 +527,7 @@ def together_in_asyncio(url: str, acts: list[Act], **settings: Any) -> list[Any]
     return asyncio.run(run())
 
 
+@both_stores
 @pytest.mark.parametrize("run", [together, together_in_asyncio])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_exactly_once_through_a_proxy_that_cuts_and_delays(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from alphafair import Engine
 from alphafair.cli import app
-from alphafair.engine import Mismatch, copy, restore
+from alphafair.engine import Mismatch, copies, copy, restore
+from alphafair.engine.postgres_store import PostgresStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from tests.postgres import Server
@@ -129,8 +132,110 @@ def test_a_forged_log_is_not_copied(tmp_path: Path, url: str, postgres_server: S
         copy(path, url)
     left = postgres_server.execute("select nspname from pg_namespace where nspname like '%copy%'")
     assert left == []
+    assert url.rpartition("=")[2] not in schemas(postgres_server)
+
+
+def schemas(server: Server) -> set[str]:
+    return {name for (name,) in server.execute("select nspname from pg_namespace")}
+
+
+def one_experiment(path: Path) -> Path:
+    with Engine.open(path, seed=1) as engine:
+        engine.create("home", arms=ARMS)
+        engine.reward(engine.decide("home", "v").id, 1.0)
+    return path
+
+
+def test_keys_of_the_target_are_kept(tmp_path: Path, url: str) -> None:
+    path = one_experiment(tmp_path / "shop.db")
+    keys.create(url, "admin", "somebody")
+    for work in (copy, restore):
+        with pytest.raises(InvalidArgument, match="a database without experiments and keys"):
+            work(path, url)
+    assert [key.name for key in keys.all_of(url)] == ["somebody"]
+
+
+@pytest.mark.parametrize("what", ["experiment", "key"])
+def test_what_is_written_to_the_target_meanwhile_is_kept(
+    tmp_path: Path, url: str, postgres_server: Server, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path, prove = one_experiment(tmp_path / "shop.db"), copies.prove
+    Engine.open(url).close()
+
+    def slow(*arguments: Any, **options: Any) -> int:
+        if what == "key":
+            keys.create(url, "admin", "somebody")
+        else:
+            with Engine.open(url, seed=2) as engine:
+                engine.create("early", arms=ARMS)
+        return prove(*arguments, **options)
+
+    monkeypatch.setattr(copies, "prove", slow)
+    before = schemas(postgres_server)
+    with pytest.raises(InvalidArgument, match="a database without experiments and keys"):
+        copy(path, url)
+    assert schemas(postgres_server) == before
     with Engine.open(url) as engine:
-        assert engine.experiments() == []
+        assert engine.experiments() == (["early"] if what == "experiment" else [])
+        assert len(keys.all_of(url)) == (what == "key")
+
+
+def test_an_experiment_that_is_committed_during_the_renaming_is_kept(
+    tmp_path: Path, url: str, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction began before the target was looked at, and ends afterwards."""
+    path, rename = one_experiment(tmp_path / "shop.db"), PostgresStore.rename
+    Engine.open(url).close()
+    schema = url.rpartition("=")[2]
+
+    def slow(self: PostgresStore, name: str) -> None:
+        with psycopg.connect(postgres_server.url(None)) as creating:
+            creating.execute(f"insert into {schema}.position values (1, 'early', 1, 0)")  # type: ignore[arg-type]
+            waiting = threading.Timer(0.5, creating.commit)
+            waiting.start()
+            try:
+                rename(self, name)
+            finally:
+                waiting.join()
+
+    monkeypatch.setattr(PostgresStore, "rename", slow)
+    with pytest.raises(InvalidArgument, match="a database without experiments and keys"):
+        copy(path, url)
+    assert postgres_server.execute("select name from position", schema) == [("early",)]
+
+
+def test_other_tables_in_the_schema_are_kept(tmp_path: Path, url: str, postgres_server: Server) -> None:
+    path, schema = one_experiment(tmp_path / "shop.db"), url.rpartition("=")[2]
+    postgres_server.execute(f"create schema {schema}")
+    postgres_server.execute(f"create table {schema}.reward (diary text)")
+    before = schemas(postgres_server)
+
+    def refused() -> None:
+        with pytest.raises(InvalidArgument, match="a schema without other tables"):
+            copy(path, url)
+        assert schemas(postgres_server) == before
+
+    refused()
+    postgres_server.execute(f"alter table {schema}.reward rename to diary")
+    Engine.open(url).close()  # tables of an engine beside it
+    refused()
+    assert postgres_server.execute("select count(*) from diary", schema) == [(0,)]
+    assert postgres_server.execute("select count(*) from reward", schema) == [(0,)]
+
+
+def test_an_empty_schema_is_filled(tmp_path: Path, url: str, postgres_server: Server) -> None:
+    path = one_experiment(tmp_path / "shop.db")
+    postgres_server.execute(f"create schema {url.rpartition('=')[2]}")
+    assert copy(path, url) == 3
+
+
+def test_a_copy_that_fails_leaves_no_schema(tmp_path: Path, url: str, postgres_server: Server) -> None:
+    before = schemas(postgres_server)
+    for source in (url.replace("?schema=", "?schema=nowhere_"), tmp_path / "nowhere.db"):
+        with pytest.raises(InvalidArgument, match="for a typo"):
+            copy(source, url)
+        assert schemas(postgres_server) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_commands_take_either_address(tmp_path: Path, url: str) -> None:

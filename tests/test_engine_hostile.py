@@ -79,6 +79,8 @@ HOSTILE_IN_POSTGRES = {
     "a rule": "create rule r as on insert to {s}.reward do instead nothing",
     "a missing table": "drop table {s}.late_reward",
     "a missing column": "alter table {s}.decision drop column checksum",
+    "a column of another type": "alter table {s}.decision alter column propensity type real",
+    "an added column of another type": "alter table {s}.snapshot alter column summary type text",
     "a missing key": "alter table {s}.decision drop constraint decision_pkey",
     "an id that is no longer unique": "alter table {s}.decision drop constraint decision_id_experiment_key",
 }

@@ -243,10 +243,10 @@ def test_memory_is_compared_with_the_rows(played: Path, tmp_path: Path) -> None:
             engine.verify()
         del home.contexts["ghost"]
         home.contexts["v"] = 3
-        with pytest.raises(Mismatch, match=r"home: 'v' is context 3 in memory, but 2 in the file"):
+        with pytest.raises(Mismatch, match=r"home: 'v' is context 3 in memory, but 2 in the log"):
             engine.verify()
         del home.contexts["v"]
-        with pytest.raises(Mismatch, match=r"home: 'v' is context 2 in the file, but unknown in memory"):
+        with pytest.raises(Mismatch, match=r"home: 'v' is context 2 in the log, but unknown in memory"):
             engine.verify()
 
 

@@ -300,6 +300,7 @@ def run(*arguments: str) -> Any:
         (["--workers", "0"], "--workers must be an integer"),
         (["--workers", "2", "--dask", "tcp://127.0.0.1:1"], "--workers must be left out with --dask; got 2"),
         (["--insecure"], "--insecure must be given with --dask"),
+        (["--dask-ca", "ca.pem"], "--dask-ca must be given with --dask; got 'ca.pem'."),
         (["--dask", "tcp://10.1.2.3:8786"], "dask must be a tls:// address, or one of this machine"),
     ],
 )
@@ -312,6 +313,7 @@ def test_every_command_that_fans_out_has_the_same_options(
     answer = run(command, *first, *given)
     assert answer.exit_code == 2, answer.output
     assert words in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1  # no terms of data that are not used
 
 
 # The same bits

@@ -357,7 +357,10 @@ def test_a_line_with_too_many_fields_is_found_in_every_text_file(tmp_path: Path)
 
 
 def test_missing_and_unsupported_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a.csv must be a file; got 'a path that does not exist'. Correct the path"):
+    with pytest.raises(
+        ValueError,
+        match=r"a.csv must be a file, or a folder of Parquet files; got 'a path that does not exist'. Correct the path",
+    ):
         table(tmp_path / "a.csv")
     with pytest.raises(ValueError, match=r" must be a file, or a folder of Parquet files; got 'a folder'. "):
         table(tmp_path)
@@ -475,7 +478,9 @@ def test_a_log_without_rows_or_without_a_file(log_file: Path) -> None:
     log_file.write_text(LOG.splitlines()[0] + "\n")
     with pytest.raises(ValueError, match=r"men.csv must be a log with rows; got 'a header alone'"):
         open_bandit(log_file)
-    with pytest.raises(ValueError, match=r"women.csv must be a file; got 'a path that does not exist'"):
+    with pytest.raises(
+        ValueError, match=r"women.csv must be a file, or a folder of Parquet files; got 'a path that does not exist'"
+    ):
         open_bandit(log_file.with_name("women.csv"))
     with pytest.raises(ValueError, match=r"men.parquet must be a .csv file of the data set"):
         open_bandit(log_file.with_suffix(".parquet"))

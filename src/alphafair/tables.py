@@ -362,7 +362,8 @@ def count_rows(path: Path) -> int | None:
 def _open_file(path: Path) -> Table:
     """A file, opened by its extension; the columns of a text file are strings."""
     if not path.is_file():
-        raise InvalidArgument(str(path), "a file", "a path that does not exist", "Correct the path.")
+        allowed = "a file, or a folder of Parquet files"
+        raise InvalidArgument(str(path), allowed, "a path that does not exist", "Correct the path.")
     if not path.name.lower().endswith(_FORMATS):
         allowed = f"a file that ends in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
         raise InvalidArgument(str(path), allowed, path.suffix, "Save it in one of these formats.")

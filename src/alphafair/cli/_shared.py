@@ -172,7 +172,8 @@ def chosen_executor(
         others = {"--dask-ca": ca, "--dask-cert": cert, "--dask-key": key, "--insecure": insecure or None}
         for option, value in others.items():
             if value is not None:
-                raise InvalidArgument(option, "given with --dask", value, "Pass --dask ADDRESS as well.")
+                received = str(value) if isinstance(value, Path) else value
+                raise InvalidArgument(option, "given with --dask", received, "Pass --dask ADDRESS as well.")
         with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
             yield threads
         return

@@ -12,11 +12,6 @@ def command(file: EngineFile, copy: Copy) -> None:
 
     The copy of a database is verified before it gets its name.
     """
-    from alphafair.engine.addresses import is_url, shown
     from alphafair.engine.copies import backup
-    from alphafair.errors import InvalidArgument
 
-    if is_url(copy):
-        repair = "Use `alphafair copy` for a copy in another database."
-        raise InvalidArgument("COPY", "the path of a file", shown(copy), repair)
     typer.echo(f"{copy}: {backup(file, copy):,} events")

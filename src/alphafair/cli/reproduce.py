@@ -59,10 +59,10 @@ def command(
 
     if data is not None and not data.exists():
         raise InvalidArgument("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
-    if data is None and not smoke:
-        typer.echo(LICENCE, err=True)
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
     with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+        if data is None and not smoke:
+            typer.echo(LICENCE, err=True)
         make = partial(reproduce, Data(data), smoke=smoke, executor=executor)
         make_page(make, _print_claims, output, words, show)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from alphafair.engine.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
-from alphafair.engine.sqlite_store import check_application
+from alphafair.engine.sqlite_store import copy_pages, make_one_file, n_events_of
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
@@ -33,7 +33,7 @@ def copy_database(
     """
     if not Path(source).exists():
         raise InvalidArgument("path", "an existing file", str(source), "Check the path for a typo.")
-    return new_database(path, lambda part: _copy_pages(Path(source), part), prepare, source)
+    return new_database(path, lambda part: copy_pages(Path(source), part), prepare, source)
 
 
 def new_database(
@@ -52,8 +52,7 @@ def new_database(
         with _part(target) as part:
             fill(part)
             prepare(part)
-            with contextlib.closing(sqlite3.connect(part)) as copied:  # one file, readable without writing beside it
-                copied.execute("pragma journal_mode = delete")
+            make_one_file(part)
             _sync(part)
             _check_new(target)
             _rename(part, target)
@@ -72,19 +71,6 @@ def new_database(
         if isinstance(problem, Unavailable):
             raise
         raise Unavailable(f"{path} cannot be written: {problem.strerror}") from problem
-
-
-def n_events_of(path: Path) -> int:
-    """Return how many events a file has; refused where SQLite finds it damaged."""
-    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as copied:
-        try:
-            ((found,),) = copied.execute("pragma integrity_check(1)")
-            ((last,),) = copied.execute("select last from position")
-        except sqlite3.DatabaseError as problem:
-            raise Mismatch(f"{path} is damaged: {problem}.") from problem
-    if found != "ok":
-        raise Mismatch(f"{path} is damaged: {found}.")
-    return int(last)
 
 
 def _check_new(target: Path) -> None:
@@ -137,18 +123,6 @@ def _create_locked(part: Path, target: Path) -> int:
     except BlockingIOError:
         pass
     raise Unavailable(f"{target}: another copy is being made under this name. Wait until it ends.")
-
-
-def _copy_pages(source: Path, part: Path) -> None:
-    """Copy what a reader sees now, whatever is written meanwhile."""
-    uri = f"{source.absolute().as_uri()}?mode=ro"
-    with contextlib.closing(sqlite3.connect(uri, uri=True)) as original:
-        try:
-            check_application(original, source)
-        except sqlite3.Error as problem:
-            raise Unavailable(f"{source} cannot be read: {problem}") from problem
-        with contextlib.closing(sqlite3.connect(part)) as copied:
-            original.backup(copied)
 
 
 def _rename(part: Path, target: Path) -> None:

@@ -43,8 +43,8 @@ def copy(source: Address, target: Address, *, keep_keys: bool = True) -> int:
         prove(part, keep_keys=keep_keys)
 
     def fill(part: Path) -> None:
-        with contextlib.closing(open_store(part)) as made:
-            _fill(source, made)
+        with _opened(source) as store, contextlib.closing(open_store(part)) as made:
+            _fill(store, made)
         _copy_keys(source, part)
 
     if is_url(source):
@@ -54,6 +54,9 @@ def copy(source: Address, target: Address, *, keep_keys: bool = True) -> int:
 
 def backup(source: Address, path: str | os.PathLike[str]) -> int:
     """Copy a file or database, which may be in use, into a new file, with its keys; return its number of events."""
+    if is_url(path):
+        repair = "Use `copy` for a copy in another database."
+        raise InvalidArgument("path", "the path of a file", shown(path), repair)
     return copy(source, path) if is_url(source) else copy_database(source, path)
 
 
@@ -84,16 +87,14 @@ def prove(address: Address, *, keep_keys: bool) -> int:
 
 def _copy_to_database(source: Address, target: str, keep_keys: bool) -> int:
     """Fill a schema of another name, and rename it when it was verified."""
-    from alphafair.engine.postgres_store import PostgresStore, not_empty
+    from alphafair.engine.postgres_store import PostgresStore, check_unused
 
-    with PostgresStore(target) as found:
-        schema = found.schema
-        if found.positions():
-            raise not_empty(schema)
-    part = with_schema(target, f"{schema[:40]}_copy_{secrets.token_hex(6)}")
-    with PostgresStore(part) as made:
+    with _opened(source) as store:
+        schema = check_unused(target)
+        part = with_schema(target, f"{schema[:40]}_copy_{secrets.token_hex(6)}")
+        made = PostgresStore(part)
         try:
-            _fill(source, made)
+            _fill(store, made)
             _copy_keys(source, part)
             n_events = prove(part, keep_keys=keep_keys)
             made.rename(schema)
@@ -101,6 +102,8 @@ def _copy_to_database(source: Address, target: str, keep_keys: bool) -> int:
             with contextlib.suppress(OSError):
                 made.drop()
             raise
+        finally:
+            made.close()
     return n_events
 
 
@@ -110,11 +113,13 @@ def _copy_keys(source: Address, target: Address) -> None:
             new.add(key)
 
 
-def _fill(source: Address, target: Store) -> None:
+def _opened(source: Address) -> contextlib.closing[Store]:
+    return contextlib.closing(open_store(source, read_only=True))
+
+
+def _fill(store: Store, target: Store) -> None:
     """Append all events of a store to an empty one."""
-    if not is_url(source) and not Path(source).exists():
-        raise InvalidArgument("path", "an existing file", str(source), "Check the path for a typo.")
-    with contextlib.closing(open_store(source, read_only=True)) as store, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         if hasattr(store, "all_at_one_moment"):
             ledgers: list[Ledger] = stack.enter_context(store.all_at_one_moment())
         else:

@@ -233,7 +233,7 @@ class Engine:
 
     def _check_writable(self) -> None:
         if self._store.read_only:
-            repair = "Open the file without read_only=True, or send the request to the process that writes."
+            repair = "Open it without read_only=True, or send the request to the process that writes."
             raise RequestError("read_only", "engine", "opened for writing", "read_only=True", repair)
 
     # decisions and rewards

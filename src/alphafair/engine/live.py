@@ -341,8 +341,8 @@ class LiveState:
 def unknown_experiment(name: Any, known: Iterable[str]) -> RequestError:
     """Return the error for a name that no experiment has."""
     names = list(known)
-    repair = f"The file has {validate.listed(names)}." if names else "Create it first."
-    return RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
+    repair = f"Existing ones: {validate.listed(names)}." if names else "Create it first."
+    return RequestError("unknown_experiment", "experiment", "the name of an experiment", name, repair)
 
 
 def reason_of(problem: BaseException) -> str:

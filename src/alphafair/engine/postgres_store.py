@@ -24,13 +24,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import __version__
-from alphafair.engine.addresses import shown
+from alphafair.engine.addresses import DatabaseUrl, not_understood, shown
 from alphafair.engine.ledger import (
     EVENT_TABLES,
     EVENTS,
@@ -83,7 +82,6 @@ CONNECTING: Final = {  # a server that no longer answers is noticed within some 
     "client_encoding": "UTF8",
 }
 SESSION: Final = {  # a process that is stopped does not hold up others
-    "synchronous_commit": "on",
     "idle_in_transaction_session_timeout": "5s",
     "lock_timeout": "5s",
     "statement_timeout": "60s",
@@ -215,12 +213,6 @@ _OUT_OF_ORDER = {  # the first event of each kind that could not have been writt
 }
 
 
-def not_empty(schema: str) -> InvalidArgument:
-    """Return the error for a schema that has experiments already."""
-    repair = "Add ?schema=NAME to the address, with another name: nothing is ever overwritten."
-    return InvalidArgument("address", "a database without experiments", f"schema {schema}", repair)
-
-
 class ConnectionLost(Unavailable):
     """The connection ended before the answer arrived: what was sent may have been done."""
 
@@ -348,25 +340,22 @@ class Connections:
 
 def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any]]:
     """Return the schema and the arguments of libpq: those of the URL, and ours where it has none."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    schema = next((value for name, value in query if name == "schema"), SCHEMA)
+    parts = DatabaseUrl.parse(url)
+    schema = SCHEMA if parts.schema is None else parts.schema
     if not _NAME.fullmatch(schema):
         allowed = "lower-case letters, digits and underscores, beginning with a letter"
         raise InvalidArgument("schema", allowed, schema, "Leave it out, or choose another name.")
-    rest = urlencode([(name, value) for name, value in query if name != "schema"], quote_via=quote)
     try:
-        given = psycopg.conninfo.conninfo_to_dict(parts._replace(query=rest).geturl())
-    except psycopg.Error:  # its message may quote the password
-        allowed = "a URL that libpq understands, such as postgresql://user@host/database?sslmode=verify-full"
-        raise InvalidArgument("address", allowed, shown(url), "See PostgreSQL's page on connection strings.") from None
+        given = psycopg.conninfo.conninfo_to_dict(str(parts.with_schema(None)))
+    except (psycopg.Error, ValueError):  # its message may quote the password
+        raise not_understood() from None
     session = {**SESSION, "search_path": schema}
     if read_only:
         session["default_transaction_read_only"] = "on"
-    options = " ".join(f"-c {name}={value}" for name, value in session.items())
-    arguments = {**CONNECTING, **given}
-    arguments["options"] = f"{options} {given.get('options') or ''}".strip()
-    return schema, arguments
+    # the last of several values counts: an address may set what is not set here, and make commits wait for more
+    options = [f"-c synchronous_commit={DURABLE[0]}", str(given.get("options") or "")]
+    options += [f"-c {name}={value}" for name, value in session.items()]
+    return schema, {**CONNECTING, **given, "options": " ".join(options)}
 
 
 def _message(problem: Exception) -> str:
@@ -395,9 +384,11 @@ def _has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> 
 
 
 _CREATE = re.compile(r"create table (\w+) \((.*?)\n\);", re.DOTALL)
-_ADD = re.compile(r"alter table (\w+) add column (\w+)")
-_WORD = re.compile(r"^ *(primary key|unique|\w+)([^\n]*)", re.MULTILINE)
-_FOUND = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
+_TYPE = r"(?:double precision|\w+)"
+_ADD = re.compile(rf"alter table (\w+) add column (\w+ {_TYPE})")
+_PART = re.compile(rf"^ *(primary key|unique|\w+ {_TYPE})([^\n]*)", re.MULTILINE)
+_FOUND = """select c.relname, a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+    from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
     union all select c.relname, case o.contype when 'p' then 'primary key' else 'unique' end
     from pg_class c join pg_constraint o on o.conrelid = c.oid
@@ -409,21 +400,21 @@ _ADDED = """select t.tgname from pg_class c join pg_trigger t on t.tgrelid = c.o
 
 @functools.cache
 def _parts() -> frozenset[tuple[str, str]]:
-    """Return every table of the schema with its columns, and with `unique` and `primary key` where it has them."""
+    """Return every table of the schema with its columns and types, and `unique` and `primary key` where it has them."""
     found = set[tuple[str, str]]()
     for _, _, text in migrations():
         for table, body in _CREATE.findall(text):
-            for word, rest in _WORD.findall(body):
-                found |= {(table, word)}
-                found |= {(table, part) for part in ("primary key", "unique") if part in rest.partition("--")[0]}
+            for part, rest in _PART.findall(body):
+                found |= {(table, part)}
+                found |= {(table, key) for key in ("primary key", "unique") if key in rest.partition("--")[0]}
         found |= set(_ADD.findall(text))
     return frozenset(found)
 
 
 def check_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Refuse a schema that lacks a table, a column or a constraint, or that has triggers or rules.
+    """Refuse a schema that lacks a table, a column of its type or a constraint, or that has triggers or rules.
 
-    Those could change what is written. More tables, columns and indexes do no harm.
+    All of that could change what is written or read. More tables, columns and indexes do no harm.
     """
     lacking = _parts() - {(table, part) for table, part in connection.execute(_FOUND, (schema,)).fetchall()}
     differing = sorted(f"{table}: {part}" for table, part in lacking)
@@ -464,6 +455,44 @@ def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool
                 row = (number, name, __version__, time.time_ns() // 1000)
                 connection.execute("insert into migration values ($1, $2, $3, $4)", row)
         return not has_tables
+
+
+def _make_way(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Remove a schema in which nothing was ever kept, and refuse any other; called in a transaction.
+
+    Nobody writes to it meanwhile: its tables are locked before they are read.
+    """
+    connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
+    tables = sorted({"migration", *(table for table, _ in _parts())})
+    repair = "Add ?schema=NAME to the address, with another name: nothing is ever overwritten."
+    if all(_has_table(connection, schema, table) for table in tables):
+        connection.execute(f"lock table {schema}.position, {schema}.api_key in access exclusive mode")
+        for table in ("position", "api_key"):
+            if connection.execute(f"select 1 from {schema}.{table} limit 1").fetchall():
+                raise InvalidArgument("address", "a database without experiments and keys", f"schema {schema}", repair)
+    else:
+        tables = []
+    try:  # PostgreSQL refuses to drop what anything else depends on, and a schema with anything else in it
+        for table in tables:
+            connection.execute(f"drop table {schema}.{table}")
+        if tables:
+            connection.execute(f"drop sequence {schema}.experiment_key")
+        connection.execute(f"drop schema if exists {schema}")
+    except psycopg.errors.DependentObjectsStillExist:
+        raise InvalidArgument("address", "a schema without other tables", f"schema {schema}", repair) from None
+
+
+def check_unused(url: str) -> str:
+    """Refuse a database whose schema is in use, and return the schema; nothing is changed."""
+    connections = Connections(url, read_only=False)
+
+    def work(connection: psycopg.Connection[Any]) -> None:
+        with connection.transaction(force_rollback=True):
+            _make_way(connection, connections.schema)
+
+    with contextlib.closing(connections):
+        connections.run(work)
+    return connections.schema
 
 
 # the store
@@ -571,15 +600,11 @@ class PostgresStore:
             yield ledgers
 
     def rename(self, schema: str) -> None:
-        """Give the schema another name, which no schema with experiments may have."""
+        """Give the schema another name, which no schema with anything in it may have."""
 
         def work(connection: psycopg.Connection[Any]) -> None:
             with connection.transaction():
-                connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-                if _has_table(connection, schema, "position"):
-                    if connection.execute(f"select 1 from {schema}.position limit 1").fetchall():
-                        raise not_empty(schema)
-                    connection.execute(f"drop schema {schema} cascade")
+                _make_way(connection, schema)
                 connection.execute(f"alter schema {self.schema} rename to {schema}")
 
         self.connections.run(work, limit=LATER)
@@ -701,7 +726,10 @@ class PostgresLedger:
                 break
             time.sleep(pause)
             try:
-                if self._write(text, values, statements) or (problem and self._has(rows)):
+                if self._write(text, values, statements):
+                    return
+                if problem and self._has(rows):
+                    self._wait_for_standby()
                     return
             except Unavailable as failed:
                 if not problem and not isinstance(failed, ConnectionLost):
@@ -770,6 +798,14 @@ class PostgresLedger:
             if [tuple(row) for row in found] != [tuple(event) for event in events]:
                 return False
         return True
+
+    def _wait_for_standby(self) -> None:
+        """Commit once more, which a synchronous standby has to confirm, and with it all that was committed before.
+
+        A server that was restarted while it waited for its standby shows rows that the standby may not have.
+        """
+        touch = "update position set last = last where experiment = $1"
+        self.store.connections.run(lambda connection: connection.execute(touch, (self.key,)))
 
     def probe(self, n_bytes: int) -> None:
         """Find out whether the database answers and can be written to."""

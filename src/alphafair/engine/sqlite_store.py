@@ -1,7 +1,7 @@
 """The event log in a SQLite file: one ledger with all experiments of the file.
 
 The file uses WAL with synchronous=FULL, so events are on the disk when `append` returns. One process writes; any number
-may read. All SQL for SQLite is in this module, in `migrations.py`, in `backup.py` and in `schema/`.
+may read. All SQL for SQLite is in this module, in `migrations.py` and in `schema/`.
 """
 
 from __future__ import annotations
@@ -637,3 +637,37 @@ def _insert(connection: sqlite3.Connection, kind: type, events: Sequence[Any]) -
 def _insertion(kind: Any, n_rows: int) -> str:
     row = f"({', '.join('?' * len(kind._fields))})"
     return f"insert into {TABLES[kind]} ({', '.join(kind._fields)}) values {', '.join([row] * n_rows)}"
+
+
+# copies of a file
+
+
+def copy_pages(source: Path, part: Path) -> None:
+    """Copy what a reader sees now, whatever is written meanwhile."""
+    uri = f"{source.absolute().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as original:
+        try:
+            check_application(original, source)
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{source} cannot be read: {problem}") from problem
+        with contextlib.closing(sqlite3.connect(part)) as copied:
+            original.backup(copied)
+
+
+def make_one_file(path: Path) -> None:
+    """Leave a copy without files beside it, so that it can be read without writing any."""
+    with contextlib.closing(sqlite3.connect(path)) as copied:
+        copied.execute("pragma journal_mode = delete")
+
+
+def n_events_of(path: Path) -> int:
+    """Return how many events a file has; refused where SQLite finds it damaged."""
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as copied:
+        try:
+            ((found,),) = copied.execute("pragma integrity_check(1)")
+            ((last,),) = copied.execute("select last from position")
+        except sqlite3.DatabaseError as problem:
+            raise Mismatch(f"{path} is damaged: {problem}.") from problem
+    if found != "ok":
+        raise Mismatch(f"{path} is damaged: {found}.")
+    return int(last)

@@ -153,10 +153,10 @@ def _check_books(store: Ledger, changes: list[Change]) -> None:
 
 def _check_memory(name: str, in_file: Mapping[str, int], in_memory: Mapping[str, int]) -> None:
     for label, number in sorted(in_memory.items() - in_file.items()):
-        there = f"{in_file[label]} in the file" if label in in_file else "has no row"
+        there = f"{in_file[label]} in the log" if label in in_file else "has no row"
         raise Mismatch(f"{name}: {label!r} is context {number} in memory, but {there}.")
     for label, number in sorted(in_file.items() - in_memory.items()):
-        raise Mismatch(f"{name}: {label!r} is context {number} in the file, but unknown in memory.")
+        raise Mismatch(f"{name}: {label!r} is context {number} in the log, but unknown in memory.")
 
 
 def check_states(
@@ -172,7 +172,7 @@ def check_states(
     """
     for experiment in experiments.values():
         if experiment.code != CODE and experiment.has_policy:
-            repair = "Open the file for writing once, which records the upgrade, or verify with the older version."
+            repair = "Open it for writing once, which records the upgrade, or verify with the older version."
             raise RequestError("other_code", "experiment", "written by this version", experiment.name, repair)
     replay = Replay(store, position, check=True).from_upgrades()
     repeated, unproved = replay.run(progress or (lambda events: None)), list[PolicyFailed]()

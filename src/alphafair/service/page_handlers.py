@@ -170,7 +170,7 @@ async def all_events(service: Service, request: Request) -> Response:
 async def events(service: Service, request: Request, name: str) -> Response:
     if not await _exists(service, name):
         repair = "Check the name of the experiment."
-        raise RequestError("unknown_experiment", "experiment", "an experiment of the file", name, repair)
+        raise RequestError("unknown_experiment", "experiment", "the name of an experiment", name, repair)
     return _stream(service, request, name)
 
 
