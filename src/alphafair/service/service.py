@@ -107,7 +107,7 @@ class Service:
         self._cached_target = lru_cache(1000)(self._target)
         self._ids = itertools.count(1)
         self._id_prefix = secrets.token_hex(4).encode()
-        self._compiled = False
+        self.compiled = False
 
     # a request
 
@@ -210,7 +210,7 @@ class Service:
         """What is known from the last tick, without trying anything."""
         health = self.engine.health(probe=False)
         behind = health["clock_behind_seconds"]
-        if not self._compiled:
+        if not self.compiled:
             return Readiness(False, "compiling policies, which takes some seconds", behind)
         return Readiness(health["ready"], health["reason"], behind, health["unhealthy"])
 
@@ -236,7 +236,7 @@ class Service:
                 await asyncio.to_thread(precompile, [kind])
             except Exception as problem:
                 log(logging.ERROR, f"compiling {kind.policy} failed; its first decision may fail", exc_info=problem)
-        self._compiled = True
+        self.compiled = True
         was_ready = True
         gc.freeze()  # what is loaded now stays: the garbage collector need not look through it
         while True:
