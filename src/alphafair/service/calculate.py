@@ -85,7 +85,7 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
             "least_share": _band(found.least_share),
             "confidence": CONFIDENCE,
             "verdict": found.verdict,
-            "reasons": [f"at alpha = {json_alpha(alpha)} {reason}" for alpha, reason in found.worst_reasons()],
+            "reasons": [f"at alpha = {alpha:g} {reason}" for alpha, reason in found.worst_reasons()],
             "rounds": n_rounds,
             "position": job["position"],
             "computed_at": time.time(),
