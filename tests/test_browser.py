@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from alphafair.algorithms import POLICIES
 from alphafair.engine import Decide, Engine, Reward
 from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
 from tests.browsers import Clock, chromium, faults, watched
 from tests.serving import ARMS, Running, running
+from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
 
@@ -197,6 +200,142 @@ def test_a_lost_server_comes_back_without_a_gap(browser: Any, tmp_path: Path) ->
         context.__exit__(None, None, None)
 
 
+# all experiments
+
+
+def test_a_click_and_a_selection_survive_updates(browser: Any, shop: Running) -> None:
+    from playwright.sync_api import expect
+
+    shop.engine.create("shop-1", arms=ARMS)
+    with watched(browser, shop.url) as page:
+        page.goto("/")
+        card = page.locator('[data-name="shop-1"]')
+        count = card.locator("dd").first
+        expect(count).to_have_text("0")
+        expect(card).to_contain_text("Decisions, last ")
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('[data-name=\"shop-1\"] h2'))")
+        box = card.get_by_role("link").bounding_box()
+        use(shop.engine, "shop-1", ["books"], 20)
+        expect(count).to_have_text("20")
+        assert page.evaluate("String(getSelection())") == "shop-1"
+        page.mouse.move(box["x"] + 8, box["y"] + 8)
+        page.mouse.down()
+        use(shop.engine, "shop-1", ["books"], 20, seed=1)
+        expect(count).to_have_text("40")
+        page.mouse.up()
+        expect(page).to_have_url(f"{shop.url}/experiments/shop-1/live")
+
+
+def test_experiments_in_trouble_come_first_and_many_are_filtered(browser: Any, shop: Running) -> None:
+    from playwright.sync_api import expect
+
+    for k in range(9):
+        shop.engine.create(f"shop-{k}", arms=ARMS)
+    live_state(shop.engine, "shop-7").experiments["shop-7"].failed("drawing an arm", "ValueError: no")
+    with watched(browser, shop.url) as page:
+        page.goto("/")
+        cards = page.locator(".experiment")
+        expect(cards).to_have_count(9)
+        assert cards.first.get_attribute("data-name") == "shop-7"
+        expect(cards.first).to_contain_text("The policy fails")
+        search = page.get_by_role("searchbox", name="Filter experiments")
+        search.fill("SHOP-3")
+        expect(page.locator(".experiment:visible")).to_have_count(1)
+        search.fill("nobody")
+        expect(page.get_by_text("No experiment has this in its name.")).to_be_visible()
+
+
+# creating an experiment
+
+
+def in_view(page: Any, locator: Any) -> bool:
+    """Whether an element is in the viewport, with nothing in front of it."""
+    found: bool = locator.evaluate(
+        """element => {
+            const { left, top, width, height } = element.getBoundingClientRect();
+            const front = document.elementFromPoint(left + width / 2, top + height / 2);
+            return height > 0 && top >= 0 && top + height <= innerHeight && element.contains(front);
+        }"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_problem_is_seen_where_it_can_be_repaired(browser: Any, shop: Running, width: int) -> None:
+    from playwright.sync_api import expect
+
+    shop.engine.create("home", arms=ARMS)
+    with watched(browser, shop.url, expected="409|422", viewport={"width": width, "height": 800}) as page:
+        page.goto("/")
+        page.get_by_role("button", name="New experiment").click()
+        dialog = page.get_by_role("dialog")
+        create, problem = dialog.get_by_role("button", name="Create the experiment"), dialog.get_by_role("alert")
+        name, arms = dialog.get_by_label("Name", exact=True), dialog.get_by_label("Arms", exact=True)
+        name.fill("home")
+        arms.fill("ada\nada")
+        create.click()
+        expect(problem).to_contain_text("is there twice")
+        expect(arms).to_be_focused()
+        expect(arms).to_have_attribute("aria-invalid", "true")
+        assert in_view(page, problem)
+        arms.fill("ada\nben")
+        expect(arms).not_to_have_attribute("aria-invalid", "true")
+        create.click()
+        expect(problem).to_contain_text("home")
+        expect(name).to_be_focused()
+        assert name.get_attribute("aria-describedby").endswith("dialog-problem")
+        assert in_view(page, problem)
+        name.fill("other")
+        dialog.locator("summary").click()
+        dialog.get_by_label("Least reward").fill("1")
+        create.click()
+        expect(problem).to_contain_text("Largest reward must be ")
+        expect(dialog.get_by_label("Largest reward")).to_be_focused()
+        assert in_view(page, problem)
+        assert in_view(page, dialog.get_by_label("Largest reward"))
+        dialog.get_by_label("Least reward").fill("0")
+        dialog.get_by_label("Reward after the wait").fill("0")
+        create.click()
+        expect(problem).to_contain_text("Reward after the wait must be passed with ")
+        expect(problem).not_to_contain_text("reward_wait")
+        assert faults(page) == []
+
+
+def test_every_policy_can_be_created(browser: Any, shop: Running) -> None:
+    from playwright.sync_api import expect
+
+    cases = [
+        ("alpha-fair-adaptive", "full", "A bound for this very run"),
+        ("alpha-fair-adaptive", "bandit", "on the average"),
+        ("uniform", "bandit", "no bound"),
+        ("fair-cb", "full", "no bound"),
+    ]
+    with watched(browser, shop.url) as page:
+        for k, (policy, feedback, guarantee) in enumerate(cases):
+            page.goto("/")
+            page.get_by_role("button", name="experiment").click()
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_label("Name", exact=True).fill(f"new-{k}")
+            dialog.get_by_label("Arms", exact=True).fill("\n".join(ARMS))
+            assert dialog.get_by_label("Policy").locator("option").all_inner_texts() == [*POLICIES]
+            dialog.get_by_label("Policy").select_option(policy)
+            assert dialog.get_by_label("Feedback").input_value() == "bandit"
+            dialog.get_by_label("Feedback").select_option(feedback)
+            expect(dialog.locator(".consequence")).to_contain_text(guarantee)
+            expect(dialog.get_by_label(ALPHA)).to_be_visible(visible="alpha" in policy)
+            if policy == "fair-cb":
+                dialog.get_by_label("Horizon").fill("1000")
+            if k == 0:
+                dialog.locator("summary").click()
+                dialog.get_by_label("Period", exact=True).fill("7d")
+                dialog.get_by_label("Periods start").fill("2026-01-05T00:00")
+            dialog.get_by_role("button", name="Create the experiment").click()
+            expect(page.get_by_role("heading", level=1, name=f"new-{k}")).to_be_visible()
+            status = shop.engine.experiment(f"new-{k}")
+            assert (status.policy, status.feedback) == (policy, feedback)
+            assert (status.period_ends is not None) == (k == 0)
+
+
 # actions
 
 
@@ -208,6 +347,7 @@ def test_a_change_says_what_it_does_and_is_seen(browser: Any, shop: Running) -> 
     with watched(browser, shop.url) as page:
         page.goto("/experiments/home/live")
         dialog = act(page, f"Change {ALPHA}")
+        expect(dialog.get_by_role("button", name=f"Change {ALPHA}")).to_be_disabled()  # nothing is changed yet
         dialog.get_by_label(ALPHA).fill("inf")
         expect(dialog).to_contain_text("set_alpha from 0.9 to ∞")
         expect(dialog).to_contain_text("certificates cover only rounds after the change")
@@ -217,6 +357,15 @@ def test_a_change_says_what_it_does_and_is_seen(browser: Any, shop: Running) -> 
         expect(page.locator('#fairness .change-mark[data-kind="set_alpha"]')).to_have_count(1)
         recorded = shop.engine.history("home")[-1]
         assert (recorded.kind, recorded.details["alpha"]) == ("set_alpha", "inf")
+        page.locator('#changes [data-kind="create"]').get_by_role("button", name="Roll back to").click()
+        dialog = page.get_by_role("dialog")
+        position = shop.engine.history("home")[0].position
+        expect(dialog.get_by_label("Position")).to_have_value(str(position))
+        expect(dialog.get_by_role("status")).to_contain_text("The last decision or change up to there: ")
+        dialog.locator("#agreed").check()
+        dialog.get_by_role("button", name="Roll back").click()
+        expect(page.locator('#changes [data-kind="rollback"]')).to_have_count(1)
+        assert shop.engine.history("home")[-1].kind == "rollback"
 
 
 def test_every_action_reaches_the_event_log(browser: Any, shop: Running) -> None:
@@ -338,6 +487,35 @@ def test_a_stranger_is_refused_and_a_key_opens_what_it_may(browser: Any, tmp_pat
         expect(row).to_contain_text("revoked")
 
 
+def test_the_first_key_is_not_lost(browser: Any, shop: Running) -> None:
+    from playwright.sync_api import expect
+
+    with watched(browser, shop.url, expected="401") as page:
+        page.goto("/keys")
+        page.get_by_role("button", name="New key").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("combobox", name="Role").locator("option")).to_have_text(["admin: everything"])
+        dialog.get_by_label("Owner").fill("Olga")
+        dialog.get_by_role("button", name="Create the key").click()
+        copy = dialog.get_by_role("button", name="Copy")
+        expect(copy).to_be_focused()
+        for _ in range(3):
+            page.keyboard.press("Escape")
+        expect(dialog).to_be_visible()
+        page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')) }")
+        copy.click()
+        expect(dialog.get_by_role("status")).to_contain_text("press Ctrl-C")
+        token = dialog.locator("#new-key").inner_text()
+        assert page.evaluate("String(getSelection())") == token
+        page.evaluate("() => { navigator.clipboard.writeText = () => Promise.resolve() }")
+        copy.click()
+        expect(dialog.get_by_role("button", name="Copied", exact=True)).to_be_visible()
+        dialog.get_by_role("button", name="I have copied it").click()
+        page.get_by_label("Key").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("row").filter(has_text="Olga")).to_contain_text("valid")
+
+
 def test_hostile_labels_are_shown_as_they_are(browser: Any, full: Running) -> None:
     from playwright.sync_api import expect
 
@@ -395,7 +573,13 @@ def test_the_log_is_filtered_and_each_decision_has_a_link(browser: Any, full: Ru
         expect(drawn).to_contain_text("Cyd")
         assert story["row"]["arm"] == "Cyd"
         expect(page.locator("#decision")).to_contain_text(f"{story['row']['propensity']:.6f}")
+        page.goto("/experiments/home/log?since=2026-01-01T00:00&state=rewarded")
+        same = page.get_by_role("link", name="This page as JSON").get_attribute("href")
+        assert {row["state"] for row in page.request.get(same).json()["items"]} == {"rewarded"}
+        page.goto("/experiments/home/log?state=lost")
+        expect(page.get_by_role("alert")).to_contain_text("No decision has the state")
         page.goto("/experiments/home/log")
+        expect(page.get_by_role("group", name="The whole log")).to_be_visible()
         with page.expect_download() as download:
             page.get_by_role("link", name="CSV").click()
         rows_in_file = Path(download.value.path()).read_text().count("\n") - 1
@@ -403,6 +587,13 @@ def test_the_log_is_filtered_and_each_decision_has_a_link(browser: Any, full: Ru
 
 
 # what if
+
+
+def overlapping(one: dict[str, float], other: dict[str, float]) -> bool:
+    return all(
+        one[at] < other[at] + other[size] and other[at] < one[at] + one[size]
+        for at, size in (("x", "width"), ("y", "height"))
+    )
 
 
 def test_the_price_of_fairness_is_read_along_alpha(browser: Any, full: Running) -> None:
@@ -422,6 +613,17 @@ def test_the_price_of_fairness_is_read_along_alpha(browser: Any, full: Running) 
         page.keyboard.press("End")
         expect(page.locator("#alpha-now")).to_have_text(f"{ALPHA} = ∞")
         assert float(reward.inner_text()) == pytest.approx(curve["average_reward"]["value"][-1], abs=6e-4)
+        price = page.locator('[data-measure="price"]')
+        low, high = curve["average_reward"]["low"], curve["average_reward"]["high"]
+        if high[-1] >= low[0]:  # at infinity: the band includes 0
+            expect(price).to_contain_text("the log cannot tell")
+        expect(price).to_contain_text(re.compile(r"\d% to \d"))
+        expect(price).not_to_contain_text("\N{MINUS SIGN}")
+        slider.fill("0.665")  # the present alpha: its diamond lies in the ring
+        now, ring = (page.locator(f"#price {each}").bounding_box() for each in (".now", ".chosen-point"))
+        assert not overlapping(now, ring)
+        for each in page.locator("#price svg .tick:not(.now)").all():
+            assert not overlapping(now, each.bounding_box())
         verdict = page.locator("[data-verdict]")
         expect(verdict).to_have_count(0 if curve["verdict"] == "trustworthy" else 1)
         page.goto("/experiments/hostile/what-if")  # too few decisions for an estimate, or a plain warning
@@ -471,6 +673,9 @@ def test_every_view_is_for_everybody_and_has_its_picture(browser: Any, full: Run
         for theme, rules in [("light", None), ("dark", ["color-contrast"])]:
             page.emulate_media(color_scheme=theme)
             assert faults(page, rules) == []
+            if theme == "light":
+                page.set_viewport_size({"width": 390, "height": 844})
+                assert faults(page) == []
             for width, height in [(390, 844), (2560, 1440), (1280, 860)]:
                 page.set_viewport_size({"width": width, "height": height})
                 if view in PICTURED:
@@ -496,6 +701,7 @@ def test_a_keyboard_is_enough(browser: Any, full: Running) -> None:
         assert faults(page) == []
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_role("button", name="Actions")).to_be_focused()
         page.locator("#fairness .plot").focus()
         page.keyboard.press("ArrowLeft")
         expect(page.locator("#fairness .tip")).to_contain_text("Jain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,19 @@ def test_a_frontier_of_two_rows_is_not_to_be_used() -> None:
     assert found.verdict == "do not use"
     assert np.isnan(found.average_reward.value).all()
     assert found.alpha_for_least_share(0.1) == found.alpha_for_cost(10.0) == (None, None)
+
+
+def test_the_worst_reason_of_each_kind_has_its_alpha() -> None:
+    rng = np.random.default_rng(0)
+    arms = (rng.random(200) < 0.05).astype(int)  # the second arm is rare
+    log = Log(np.zeros(200, dtype=int), arms, rng.random(200), np.where(arms == 1, 0.05, 0.95))
+    found = frontier(log, [0.0, 0.5, 2.0], n_replicates=100)
+    worst = {reason.kind: (alpha, reason) for alpha, reason in found.worst_reasons()}
+    assert len(worst) == len(found.worst_reasons()) < len(found.reasons)
+    for alpha, reason in worst.values():
+        assert any(reason in each.reasons for each in (*found.held_out, *found.flattered) if each.alpha == alpha)
+    same = pickle.loads(pickle.dumps(worst["one round"][1]))  # processes send it
+    assert (same, same.kind, same.size) == (worst["one round"][1], "one round", worst["one round"][1].size)
 
 
 def test_a_frontier_of_an_arm_never_shown_is_not_to_be_used() -> None:

@@ -291,6 +291,15 @@ def test_after_the_first_key_over_http_every_request_needs_one(tmp_path: Path) -
         assert only["created_by"] == "anybody on this machine"
 
 
+@pytest.mark.parametrize(("field", "body"), [("role", {"role": "read"}), ("experiments", {"experiments": ["home"]})])
+def test_the_first_key_over_http_is_one_that_can_create_others(tmp_path: Path, field: str, body: Any) -> None:
+    with running(tmp_path / "shop.db") as shop:
+        answer = shop.http.post("/v1/keys", json={"role": "admin", "name": "first", **body})
+        assert (answer.status_code, error(answer)["argument"]) == (422, field)
+        assert "for the first key" in error(answer)["message"]
+        assert shop.http.get("/keys.json").json() == {"items": []}  # the service still needs none
+
+
 # who did what
 
 

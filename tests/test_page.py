@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from alphafair import metrics
+from alphafair.algorithms import POLICIES
 from alphafair.engine import Decide, Engine, Reward
 from alphafair.engine.summary import SECOND, Summary
 from alphafair.service import calculations, keys, marks, page_handlers, watchers
@@ -175,6 +176,24 @@ def test_contexts_are_listed_by_their_decisions_and_searched(shop: Running) -> N
         assert shop.http.get(f"/experiments/home/contexts.json?{wrong}").status_code == 422
 
 
+def test_policies_are_described_for_the_form(shop: Running) -> None:
+    items = {item["name"]: item for item in get(shop, "/policies.json")["items"]}
+    assert next(iter(items)) == shop.engine.experiment("home").policy
+    assert set(items) == set(POLICIES)
+    guarantees = {name: {each["feedback"]: each["holds"] for each in items[name]["guarantees"]} for name in items}
+    assert guarantees["alpha-fair-adaptive"] == {"bandit": "on average", "full": "every run"}
+    assert guarantees["alpha-fair"] == {"full": "every run"}
+    assert guarantees["uniform"] == {"bandit": None, "full": None}
+    assert (items["fair-cb"]["needs"], "alpha" in items["uniform"]["takes"]) == (["horizon"], False)
+    assert all(item["summary"] for item in items.values())
+
+
+def test_keys_are_listed_as_the_page_shows_them(locked: tuple[Running, dict[str, str]]) -> None:
+    shop, tokens = locked
+    headers = {"authorization": f"Bearer {tokens['admin']}"}
+    assert get(shop, "/keys.json", headers=headers) == get(shop, "/v1/keys", headers=headers)
+
+
 # the log
 
 
@@ -324,6 +343,9 @@ def test_what_another_alpha_would_have_earned(shop: Running, monkeypatch: pytest
     assert curve["position"] == shop.engine.position
     for band in ("average_reward", "jain_index", "least_share"):
         assert [len(curve[band][side]) for side in ("value", "low", "high")] == [len(curve["alphas"])] * 3
+    known = [each for side in ("low", "high") for each in curve["average_reward"][side] if each is not None]
+    assert all(0.0 <= each <= 1.0 for each in known)  # as rewards are
+    assert all(reason.startswith("at alpha = ") for reason in curve["reasons"])
     assert found["present"]["average_reward"] == pytest.approx(float(log.rewards.mean()))
     assert found["present"]["alpha"] == 0.9
     computed = curve["computed_at"]
@@ -737,6 +759,13 @@ def test_without_keys_the_page_is_open_on_this_machine_only(shop: Running) -> No
     assert shop.http.get("/", headers={"host": "evil.example"}).status_code == 403
     assert shop.http.get("/index.json", headers={"sec-fetch-site": "cross-site"}).status_code == 403
     assert error(shop.http.post("/session", json={"key": "x"}))["code"] == "no_keys"
+
+
+def test_a_service_that_compiles_is_starting(shop: Running) -> None:
+    wait_for(lambda: shop.http.get("/ready").status_code, lambda status: status == 200)
+    shop.service.compiled = False
+    (mark,) = get(shop, "/index.json")["marks"]
+    assert (mark["code"], mark["severity"]) == ("starting", "info")
 
 
 # files and headers

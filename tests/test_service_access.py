@@ -106,7 +106,7 @@ def allowed(method: str, path: str) -> tuple[str, ...]:
     """The roles that may use a route, written down once more."""
     if path in ("/health", "/ready", "/metrics", "/session.json"):
         return tuple(ROLES)
-    if path.startswith("/v1/keys"):
+    if path.startswith(("/v1/keys", "/keys")):
         return ("admin",)
     if path.endswith(("/log", "/log.json", "/contexts.json", "/decision.json")):
         return ("log", "admin")

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def test_the_shop_prints_the_address_and_a_clean_table(tmp_path: Path) -> None:
     assert lines[-1] == "Stopped. All decisions and rewards are in shop.db."
     with Engine.open(tmp_path / "shop.db", read_only=True) as engine:
         assert engine.experiment("shop-1").decisions == 300
+
+
+def test_the_service_ends_with_the_shop(tmp_path: Path) -> None:
+    """A supervisor sends SIGTERM to the script alone."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, str(RUN), "--db", "shop.db", "--port", str(port), "--seconds", "600", "--no-browser"]
+    with subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, start_new_session=True) as shop:
+        assert shop.stdout is not None
+        try:
+            for line in shop.stdout:
+                if "The page of the service" in line:
+                    break
+            shop.terminate()
+            assert shop.stdout.read().splitlines()[-1].startswith("Stopped.")
+            with pytest.raises(OSError, match="refused"):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5.0)
+        finally:
+            os.killpg(shop.pid, signal.SIGKILL) if shop.poll() is None else None
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:

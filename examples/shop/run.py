@@ -1,9 +1,10 @@
-"""Start a service on shop.db, open its page, simulate visitors, and leave the service running until Ctrl-C."""
+"""Start a service on shop.db, open its page, simulate visitors, and leave it running until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=90.0, help="how long the visitors take to arrive")
     parser.add_argument("--no-browser", action="store_true", help="do not open the page")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the service must not outlive this process
     url = f"http://127.0.0.1:{options.port}"
     with tempfile.TemporaryFile() as log:  # the service's own lines, shown only if it fails
         command = [sys.executable, "-m", "alphafair", "serve", "--db", options.db, "--port", str(options.port)]

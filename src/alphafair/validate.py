@@ -450,11 +450,14 @@ def floats(argument: str, allowed: str, value: Any, repair: str) -> NDArray[np.f
 
 def labels(argument: str, value: Iterable[object], least: int) -> tuple[str, ...]:
     """Check at least `least` different names."""
+    allowed = f"at least {least} different names" if least > 1 else "different names"
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidArgument(argument, f"at least {least} different names", value, "Pass a list of them.")
+        raise InvalidArgument(argument, allowed, value, "Pass a list of them.")
     names = tuple(str(name) for name in value)
     if len(names) < least or len(set(names)) != len(names):
-        raise InvalidArgument(argument, f"at least {least} different names", names, "Remove duplicates, or add names.")
+        if not names:
+            allowed = "at least one name"
+        raise InvalidArgument(argument, allowed, names, "Remove duplicates, or add names.")
     return names
 
 

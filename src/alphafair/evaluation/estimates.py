@@ -76,6 +76,22 @@ class Options(NamedTuple):
         )
 
 
+class Reason(str):
+    """Why a verdict is not better, as a sentence; of two with the same kind the one of the larger size is worse."""
+
+    __slots__ = ("kind", "size")
+    kind: str
+    size: float
+
+    def __new__(cls, kind: str, size: float, sentence: str) -> Reason:
+        made = super().__new__(cls, sentence)
+        made.kind, made.size = kind, size
+        return made
+
+    def __getnewargs__(self) -> tuple[str, float, str]:  # type: ignore[override]
+        return self.kind, self.size, str(self)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
     """The rewards and the fairness of a policy; all numbers are NaN where the verdict is "do not use"."""
@@ -106,6 +122,7 @@ class Estimate(Measured):
 
     estimator: str
     confidence: float
+    reasons: tuple[Reason, ...]
     bias: dict[str, float]  # of the plug-in estimate, by metric, before any correction
     effective_sample_size: float
 
@@ -246,7 +263,7 @@ class Resampled(NamedTuple):
     scores: Scores  # by arm
     pooled: Scores  # by group of arms
     verdict: Verdict
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     drawn: Matrix | None  # (n_replicates, n_groups); None where the verdict is "do not use"
 
     @classmethod
@@ -409,76 +426,88 @@ def effective_sample_size(scores: Scores) -> float:
     return float(_effective(scores.arm_weights[WEIGHT].sum(), scores.arm_weights[SQUARE].sum()))
 
 
-def judge(scores: Scores) -> tuple[Verdict, list[str]]:
+def judge(scores: Scores) -> tuple[Verdict, list[Reason]]:
     """The verdict, and the reasons why it is not better."""
     unusable, thin = list(_unusable(scores)), list(_thin(scores))
     size = effective_sample_size(scores)
     if not size >= FEW:
         rounds = "one round" if size == 1.0 else f"{number(size, 2)} rounds"
-        (unusable if size < FEWEST else thin).append(f"the log is worth only {rounds} of the policy")
+        found = Reason("rounds", -size, f"the log is worth only {rounds} of the policy")
+        (unusable if size < FEWEST else thin).append(found)
     verdict: Verdict = "do not use" if unusable else "thin" if thin else "trustworthy"
     return verdict, unusable + thin
 
 
-def _unusable(scores: Scores) -> Iterator[str]:
+def _unusable(scores: Scores) -> Iterator[Reason]:
     """Reasons why there is no estimate."""
     weights, squares = scores.arm_weights[WEIGHT], scores.arm_weights[SQUARE]
     shown = _shown(scores)
     never = shown & (weights == 0.0)
     if never.any():
-        part = percent(float(scores.expected[never].sum()) / scores.n_rounds)
+        part = float(scores.expected[never].sum()) / scores.n_rounds
         which, were, they = _which(scores, never, scores.expected)
-        yield f"{which} {were} never shown, and the policy would show {they} in {part} of rounds"
+        sentence = f"{which} {were} never shown, and the policy would show {they} in {percent(part)} of rounds"
+        yield Reason("never shown", part, sentence)
     if not scores.arm_weights[WORTH].any():
-        yield "no round in which the policy could have shown the same arm has a reward above 0"
+        sentence = "no round in which the policy could have shown the same arm has a reward above 0"
+        yield Reason("no reward", 0.0, sentence)
     apart = np.abs(weights - scores.expected)
     off = shown & ~never & (apart > np.maximum(FAR * np.sqrt(squares), OFF * scores.expected))
     often = scores.n_rounds / max(scores.n_contexts, 1)
     if off.any() and often < len(weights):
         few = f"rounds per context: {number(often, 2)}, fewer than arms"
-        yield f"{few}, which are too few to estimate what a policy earns in each"
+        yield Reason("contexts", -often, f"{few}, which are too few to estimate what a policy earns in each")
     elif off.any():
         ratios = divide(weights, scores.expected, np.ones_like(weights))
         which, _, they = _which(scores, off, np.abs(np.log(np.maximum(ratios, 1e-300))))
         worst = ratios[off][np.abs(np.log(ratios[off])).argmax()]
-        yield (
+        yield Reason(
+            "weights",
+            float(np.abs(np.log(worst))),
             f"the weights of {which} add up to {number(worst, 2)} times what they should: propensities are wrong, or "
-            f"the log did not show {they} where the policy would"
+            f"the log did not show {they} where the policy would",
         )
 
 
-def _thin(scores: Scores) -> Iterator[str]:
+def _thin(scores: Scores) -> Iterator[Reason]:
     """Reasons why intervals are only indications."""
     weights, squares = scores.arm_weights[WEIGHT], scores.arm_weights[SQUARE]
     shown, none = _shown(scores), np.zeros_like(weights)
     blind = float(scores.unseen.sum() / scores.n_rounds)
     if blind > BLIND:
         arm = int(scores.unseen.argmax())
-        yield (
+        yield Reason(
+            "unseen",
+            blind,
             f"in {percent(blind, 2)} of rounds the policy would show an arm, such as {_name(scores, arm)}, in a "
-            "context where the log never did: the estimate for them is a guess"
+            "context where the log never did: the estimate for them is a guess",
         )
     greatest = shown * divide(scores.arm_weights[GREATEST], weights, none)
     if greatest.max() > GREAT_WEIGHT:
         arm = int(greatest.argmax())
-        yield f"one round carries {percent(greatest[arm], 2)} of the weight of {_name(scores, arm)}"
+        sentence = f"one round carries {percent(greatest[arm], 2)} of the weight of {_name(scores, arm)}"
+        yield Reason("one round", float(greatest[arm]), sentence)
     cut = shown & (scores.cut > MUCH_CUT * np.sqrt(squares))
     if cut.any():
         parts = cut * divide(scores.cut, weights, none)
         arm = int(parts.argmax())
         part = percent(parts[arm], 2)
-        yield f"{part} of the weight of {_name(scores, arm)} was cut, which no interval accounts for"
+        sentence = f"{part} of the weight of {_name(scores, arm)} was cut, which no interval accounts for"
+        yield Reason("cut", float(parts[arm]), sentence)
     paid, rewarded = rewarded_rounds(scores.arm_weights)
     poor = shown & (paid < FEW_REWARDED)
     if poor.any():
         which, _, _ = _which(scores, poor, -paid)
-        yield f"the estimate for {which} rests on fewer than {FEW_REWARDED:g} rewarded rounds"
+        sentence = f"the estimate for {which} rests on fewer than {FEW_REWARDED:g} rewarded rounds"
+        yield Reason("rewarded rounds", float(poor.sum()), sentence)
     uneven = shown & (rewarded < FEW_REWARDED) & ~poor
     if uneven.any():
         which, _, _ = _which(scores, uneven, -rewarded)
-        yield f"rewards are so uneven that those of {which} are worth fewer than {FEW_REWARDED:g} equal ones"
-    if len(scores.shares) < min(FEW_USERS, scores.n_rounds):
-        yield f"there are only {len(scores.shares)} users"
+        sentence = f"rewards are so uneven that those of {which} are worth fewer than {FEW_REWARDED:g} equal ones"
+        yield Reason("uneven rewards", float(uneven.sum()), sentence)
+    n_users = len(scores.shares)
+    if n_users < min(FEW_USERS, scores.n_rounds):
+        yield Reason("users", -n_users, f"there are only {n_users} users")
 
 
 def _shown(scores: Scores) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from alphafair.evaluation.estimates import (
     UNKNOWN,
     Estimate,
     Options,
+    Reason,
     Resampled,
     Verdict,
     bar,
@@ -76,6 +77,15 @@ class Frontier:
     @property
     def reasons(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(reason for each in self._judged for reason in each.reasons))
+
+    def worst_reasons(self) -> list[tuple[float, Reason]]:
+        """The worst reason of each kind with its alpha; those of the worst verdict come first."""
+        worst: dict[str, tuple[float, Reason]] = {}
+        for each in sorted(self._judged, key=lambda each: -SEVERITY.index(each.verdict)):
+            for reason in each.reasons:
+                if reason.kind not in worst or reason.size > worst[reason.kind][1].size:
+                    worst[reason.kind] = each.alpha, reason
+        return [*worst.values()]
 
     @property
     def _judged(self) -> tuple[Estimate, ...]:

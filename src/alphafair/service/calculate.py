@@ -72,8 +72,8 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
     )
     n_groups, n_rounds = groups.n_groups, log.n_rounds
 
-    def in_units(side: Any) -> Any:
-        return low + (high - low) * n_groups * (side - 1.0) / n_rounds
+    def in_units(side: Any) -> Any:  # every reward is in the range, so its average is too
+        return np.clip(low + (high - low) * n_groups * (side - 1.0) / n_rounds, low, high)
 
     average = Interval(*(in_units(side) for side in found.average_reward))
     accounts = 1.0 + np.bincount(groups.of_arms[log.arms], weights=unit, minlength=n_groups)
@@ -85,7 +85,7 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
             "least_share": _band(found.least_share),
             "confidence": CONFIDENCE,
             "verdict": found.verdict,
-            "reasons": list(found.reasons),
+            "reasons": [f"at alpha = {alpha:g} {reason}" for alpha, reason in found.worst_reasons()],
             "rounds": n_rounds,
             "position": job["position"],
             "computed_at": time.time(),

@@ -270,6 +270,12 @@ async def create_key(service: Service, request: Request, body: NewKey) -> Create
     author = _key_manager(request)
 
     def work() -> str:
+        is_first = not service.keyring.any_created
+        if is_first and (body.role != "admin" or body.experiments is not None):
+            name, got = ("role", body.role) if body.role != "admin" else ("experiments", body.experiments)
+            allowed = "'admin' for the first key" if name == "role" else "left out for the first key"
+            repair = "Create an admin key first: from then on only such a key can create others over HTTP."
+            raise RequestError("bad_request", name, allowed, got, repair)
         limits: dict[str, Any] = {"experiments": body.experiments, "expires_in": body.expires_in}
         return keys.create(service.address, body.role, body.name, **limits, by=author)
 

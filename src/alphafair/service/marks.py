@@ -118,13 +118,15 @@ def _expiries(found: Overview) -> Iterator[Mark]:
 # the service
 
 
-def marks_of_service(readiness: Readiness, commit_seconds: float) -> list[Mark]:
-    """The marks of the service itself."""
-    return by_severity(_of_service(readiness, commit_seconds))
+def marks_of_service(readiness: Readiness, commit_seconds: float, *, compiled: bool = True) -> list[Mark]:
+    """The marks of the service itself; it is not `compiled` in its first seconds."""
+    return by_severity(_of_service(readiness, commit_seconds, compiled))
 
 
-def _of_service(readiness: Readiness, commit_seconds: float) -> Iterator[Mark]:
-    if not readiness.ready:
+def _of_service(readiness: Readiness, commit_seconds: float, compiled: bool) -> Iterator[Mark]:
+    if not compiled:
+        yield Mark("starting", "The service starts: it makes decisions once its policies are compiled.", "info")
+    elif not readiness.ready:
         yield Mark("not_ready", f"No decisions are made: {(readiness.reason or 'unknown').rstrip('.')}.", "critical")
     if commit_seconds > SLOW_COMMIT:
         sentence = f"The disk is slow: commits take {commit_seconds:.2g} seconds, and every answer waits for one."

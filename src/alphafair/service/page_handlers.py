@@ -30,6 +30,7 @@ from alphafair.service.page_messages import (
     LiveAnswer,
     LogAnswer,
     LogPageQuery,
+    PoliciesAnswer,
     PresentPoint,
     SessionAnswer,
     SignIn,
@@ -148,6 +149,10 @@ def _session(service: Service, caller: Caller | None, found: Session | None) -> 
 async def index(service: Service, request: Request) -> IndexAnswer:
     found = await asyncio.to_thread(service.engine.overviews)
     return visible(index_answer(service, found), caller_of(request).experiments)
+
+
+async def policies(service: Service, request: Request) -> PoliciesAnswer:
+    return PoliciesAnswer(await asyncio.to_thread(page_views.policy_items))
 
 
 async def live(service: Service, request: Request, name: str) -> LiveAnswer:

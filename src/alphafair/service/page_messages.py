@@ -7,6 +7,8 @@ Every label is an arbitrary string of up to 200 characters.
 |---|---|---|
 | /session.json | `SessionAnswer` | none |
 | POST /session, DELETE /session | `SessionAnswer` | none |
+| /keys.json | `Keys`, as GET /v1/keys answers | admin |
+| /policies.json | `PoliciesAnswer` | read |
 | /index.json | `IndexAnswer` | read |
 | /events | events `state` and `update`, each an `IndexAnswer` | read |
 | /experiments/{name}/live.json | `LiveAnswer` | read |
@@ -64,13 +66,39 @@ class SessionAnswer(Struct):
     version: str  # of alphafair
 
 
+# creating an experiment
+
+
+class PolicyGuarantee(Struct):
+    """What is proved about the welfare that a policy reaches with one kind of feedback."""
+
+    feedback: Literal["bandit", "full"]
+    holds: Literal["every run", "on average"] | None  # null: no bound that can be computed during the run
+
+
+class PolicyItem(Struct):
+    """A policy that experiments can be created with."""
+
+    name: str
+    summary: str  # what it does
+    guarantees: list[PolicyGuarantee]  # one for each feedback that it can have; the first is what the page proposes
+    takes: list[str]  # the settings that it accepts, such as alpha, feedback, groups
+    needs: list[str]  # those of them that have no default
+
+
+class PoliciesAnswer(Struct):
+    """All registered policies, the default one first."""
+
+    items: list[PolicyItem]
+
+
 # all experiments
 
 
 class Mark(Struct):
     """Something that needs attention."""
 
-    code: str  # no_rewards, arm_starved, expiries_rising, slow_disk, node_behind, not_ready, paused, unhealthy
+    code: str  # see docs/page.md
     sentence: str  # what is wrong, with numbers
     severity: Literal["info", "warning", "critical"]
 
@@ -111,7 +139,7 @@ class IndexAnswer(Struct):
     at: float  # when this was computed
     position: int  # of the event log
     items: list[IndexItem]  # in the order of creation
-    marks: list[Mark]  # of the service: not_ready, slow_disk, node_behind
+    marks: list[Mark]  # of the service: starting, not_ready, slow_disk, node_behind
 
 
 # one experiment
@@ -267,7 +295,7 @@ class Curve(Struct):
     least_share: Band  # of all reward, of the arm or group that gets least
     confidence: float  # of the bands, such as 0.95
     verdict: Literal["trustworthy", "thin", "do not use"]
-    reasons: list[str]  # why not trustworthy, as sentences
+    reasons: list[str]  # why not trustworthy: the worst of each kind, as a sentence that begins with its alpha
     rounds: int  # rewarded decisions that were used: the latest ones
     position: int  # of the event log when they were read
     computed_at: float

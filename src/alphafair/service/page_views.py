@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,6 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.algorithms import POLICIES, BasePolicy
+from alphafair.engine.engine import DEFAULT_POLICY
+from alphafair.engine.experiment import NOT_SETTINGS
 from alphafair.engine.ledger import FoundRow
 from alphafair.engine.reports import Certificate as Bounds
 from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
@@ -27,11 +31,14 @@ from alphafair.service.page_messages import (
     LiveUpdate,
     LogAnswer,
     LogRow,
+    PolicyGuarantee,
+    PolicyItem,
     Series,
     Settings,
     Share,
     Sparkline,
 )
+from alphafair.values import Feedback
 
 MINUTE: Final = 60.0  # seconds that a rate is measured over
 PARTS, MOST_JOINED = 60, 4  # parts of a sparkline, and the most buckets in one of them
@@ -59,6 +66,35 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
 
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+# creating an experiment
+
+
+def policy_items() -> list[PolicyItem]:
+    """The registered policies; the policy and the feedback that are used by default come first."""
+    kinds = sorted(POLICIES.values(), key=lambda kind: kind.name != DEFAULT_POLICY)
+    return [_policy_item(kind) for kind in kinds]
+
+
+def _policy_item(kind: type[BasePolicy]) -> PolicyItem:
+    parameters = {name: each for name, each in inspect.signature(kind).parameters.items() if name not in NOT_SETTINGS}
+    feedbacks = kind.traits.feedbacks
+    if not feedbacks:
+        feedbacks = (kind(1, 2, **next(iter(kind.traits.variants(1, 2).values()))).feedback,)
+    return PolicyItem(
+        name=kind.name,
+        summary=(kind.__doc__ or "").partition("\n")[0],
+        guarantees=[_guarantee(kind, feedback) for feedback in sorted(feedbacks)],  # bandit first
+        takes=list(parameters),
+        needs=[name for name, each in parameters.items() if each.default is each.empty],
+    )
+
+
+def _guarantee(kind: type[BasePolicy], feedback: Feedback) -> PolicyGuarantee:
+    if feedback is Feedback.FULL:
+        return PolicyGuarantee("full", None if kind.surrogate_regret_bound is None else "every run")
+    return PolicyGuarantee("bandit", None if kind.expected_surrogate_regret_bound is None else "on average")
 
 
 # all experiments

@@ -54,6 +54,7 @@ from alphafair.service.page_messages import (
     LiveAnswer,
     LogAnswer,
     LogPageQuery,
+    PoliciesAnswer,
     SessionAnswer,
     SignIn,
     WhatIfAnswer,
@@ -160,7 +161,7 @@ REWARD_MANY = Route("POST", "/v1/experiments/{name}/rewards/batch", "write", han
     RewardBatch, {"items": [{"id": "order-1", "reward": 0.8}]}, busy=True)
 
 CREATE_KEY = Route("POST", "/v1/keys", "admin", handlers.create_key, _KEYS,
-    "Create a key. Only this answer shows it.", CreatedKey,
+    "Create a key. Only this answer shows it. The first one must be an admin key without limits.", CreatedKey,
     NewKey, {"role": "write", "name": "the shop"}, status=201, repeatable=False)
 LIST_KEYS = Route("GET", "/v1/keys", "admin", handlers.list_keys, _KEYS,
     "List all keys without their secrets.", Keys)
@@ -202,6 +203,10 @@ SIGN_IN = Route("POST", "/session", None, pages.sign_in, _PAGE,
     "Sign in: a key in, a cookie out, which stands for the key for four hours.", SessionAnswer,
     SignIn, {"key": "af_12345678_..."}, status=201, repeatable=False)
 SIGN_OUT = Route("DELETE", "/session", None, pages.sign_out, _PAGE, "Sign out.", SessionAnswer)
+KEYS_JSON = Route("GET", "/keys.json", "admin", handlers.list_keys, _PAGE,
+    "List all keys without their secrets, as the page shows them.", Keys)
+POLICIES = Route("GET", "/policies.json", "read", pages.policies, _PAGE,
+    "List the policies of new experiments: what each needs, and what it guarantees.", PoliciesAnswer)
 INDEX = Route("GET", "/index.json", "read", pages.index, _PAGE,
     "Show all experiments at a glance, with what needs attention.", IndexAnswer, busy=True)
 LIVE = Route("GET", "/experiments/{name}/live.json", "read", pages.live, _PAGE,

@@ -108,7 +108,7 @@ class Service:
         self._cached_target = lru_cache(1000)(self._target)
         self._ids = itertools.count(1)
         self._id_prefix = secrets.token_hex(4).encode()
-        self._compiled, self._looked = False, 0.0  # when the engine was last asked for its health
+        self.compiled, self._looked = False, 0.0  # when the engine was last asked for its health
 
     # a request
 
@@ -211,7 +211,7 @@ class Service:
         """What is known from the last tick, without trying anything."""
         health = self.engine.health(probe=False)
         behind = health["clock_behind_seconds"]
-        if not self._compiled:
+        if not self.compiled:
             return Readiness(False, "compiling policies, which takes some seconds", behind)
         reason = health["reason"]
         if reason is None and not self.keyring.up_to_date:
@@ -243,7 +243,7 @@ class Service:
                 await asyncio.to_thread(precompile, [kind])
             except Exception as problem:
                 log(logging.ERROR, f"compiling {kind.policy} failed; its first decision may fail", exc_info=problem)
-        self._compiled, self._looked = True, time.monotonic()
+        self.compiled, self._looked = True, time.monotonic()
         was_ready = True
         gc.freeze()  # what is loaded now stays: the garbage collector need not look through it
         while True:

@@ -232,7 +232,7 @@ class Watchers:
 def index_answer(service: Service, found: list[Overview]) -> IndexAnswer:
     """All experiments at a glance, whoever asks."""
     health = service.engine.health(probe=False)
-    marks = marks_of_service(service.readiness(), service.measures.commit_seconds)
+    marks = marks_of_service(service.readiness(), service.measures.commit_seconds, compiled=service.compiled)
     items = [page_views.index_item(each) for each in found]
     return IndexAnswer(time.time(), health["position"], items, marks)
 

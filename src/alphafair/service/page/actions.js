@@ -1,9 +1,9 @@
 // Changes of experiments, for admins. Each says first what will be recorded and what it does to the guarantee.
 
-import { address, pageOf, routeOf, send, session } from "./api.js";
-import { h } from "./dom.js";
+import { address, explained, get, may, pageOf, routeOf, send, session } from "./api.js";
+import { announce, h, put, setText } from "./dom.js";
 import { ask, field, menu } from "./dialogs.js";
-import { alpha as alphaText, integer, quoted } from "./format.js";
+import { ago, alpha as alphaText, integer, quoted, seconds, sentence, time } from "./format.js";
 
 const by = () => `by ${quoted(session.name ?? "anybody on this machine")}`;
 const event = (kind, rest = "") =>
@@ -42,7 +42,7 @@ export function actionsMenu(name, live) {
       masked.length > 0 && { text: "Unmask an arm", icon: "people", act: () => unmaskArm(name, known, change) },
       { text: "Retire an arm", icon: "close", act: () => retireArm(name, known, change) },
       null,
-      { text: "Roll back", icon: "back", act: () => rollBack(name, live, change) },
+      { text: "Roll back", icon: "back", act: () => rollBack(live) },
       { text: "Erase a context", icon: "erase", act: () => erase(name) },
     ].filter((each) => each !== false);
   });
@@ -71,10 +71,16 @@ function resume(name, change) {
 }
 
 export function setAlpha(name, known, change = (body) => send("PATCH", routeOf(name), body), wanted = known().alpha) {
+  const present = alphaText(known().alpha);
   ask({
     title: "Change α",
     fields: [alphaField(alphaText(wanted) === "∞" ? "inf" : wanted)],
-    recorded: ({ alpha }) => event("set_alpha", ` from ${alphaText(known().alpha)} to ${alphaText(readAlpha(alpha))}`),
+    unchanged: ({ alpha }) => alphaText(readAlpha(alpha)) === present,
+    recorded: ({ alpha }) => {
+      const next = alphaText(readAlpha(alpha));
+      if (next === present) return `Nothing yet: α is ${present}.`;
+      return event("set_alpha", ` from ${present}${next === "NaN" ? "" : ` to ${next}`}`);
+    },
     guarantee:
       "It starts again from the present accounts: certificates cover only rounds after the change. What was learned about rewards stays.",
     confirm: "Change α",
@@ -83,6 +89,8 @@ export function setAlpha(name, known, change = (body) => send("PATCH", routeOf(n
 }
 
 const readPeriod = (text) => (/^[0-9.]+$/.test(text) ? Number(text) : text);
+const startField = (hint) => field("start", "Periods start", { kind: "datetime-local", step: 1, hint });
+const readStart = (text) => new Date(text).toISOString();
 
 function setPeriod(known, change) {
   const { period, carry } = known();
@@ -102,14 +110,22 @@ function setPeriod(known, change) {
         value: carry,
         hint: "The part of accounts that counts in the next period.",
       }),
+      startField("Empty: as before if the length stays, else now."),
     ],
+    names: { period_start: "start" },
+    unchanged: ({ period: wanted, carry: part, start }) =>
+      wanted === `${period ?? ""}` && Number(part) === carry && !start,
     recorded: ({ period: wanted, carry: part }) =>
       event("set_period", ` to ${wanted || "none"}${part ? ` with carry ${part}` : ""}`),
     guarantee:
       "Unchanged until the next boundary; then that of each period alone, starting from the accounts that are carried over.",
     confirm: "Change the periods",
-    act: ({ period: wanted, carry: part }) =>
-      change({ period: wanted ? readPeriod(wanted) : null, ...(part ? { carry: Number(part) } : {}) }),
+    act: ({ period: wanted, carry: part, start }) =>
+      change({
+        period: wanted ? readPeriod(wanted) : null,
+        ...(part ? { carry: Number(part) } : {}),
+        ...(start ? { period_start: readStart(start) } : {}),
+      }),
   });
 }
 
@@ -154,6 +170,7 @@ function addArm(name, known, change) {
     guarantee:
       "A new epoch starts from the present accounts. The arm enters with the least account, so that it catches up without being owed the past.",
     confirm: "Add the arm",
+    names: { add_arm: "arm" },
     act: ({ arm, group, entitlement }) =>
       change({
         add_arm: arm,
@@ -175,6 +192,7 @@ function maskArm(name, known, change) {
     guarantee:
       "Under full information certificates include masked rounds. Under bandit feedback the theorem holds for rounds without masks.",
     confirm: "Mask the arm",
+    names: { mask_arm: "arm" },
     act: ({ arm }) => change({ mask_arm: arm }),
   });
 }
@@ -186,6 +204,7 @@ function unmaskArm(name, known, change) {
     recorded: ({ arm }) => event("unmask_arm", ` for ${quoted(arm)}`),
     guarantee: "Unchanged from here on: rounds without masks are covered again.",
     confirm: "Unmask the arm",
+    names: { unmask_arm: "arm" },
     act: ({ arm }) => change({ unmask_arm: arm }),
   });
 }
@@ -199,31 +218,82 @@ function retireArm(name, known, change) {
     guarantee: "A new epoch starts from the present accounts of the arms that stay.",
     confirm: "Retire the arm",
     danger: "I understand that this cannot be undone.",
+    names: { retire_arm: "arm" },
     act: ({ arm }) => change({ retire_arm: arm }),
   });
 }
 
-function rollBack(name, live, change) {
+function rollBack(live, position = "") {
+  const { name, position: last } = live().experiment;
+  const moment = h("p", { class: "hint", role: "status" });
+  const input = field("position", "Position", {
+    kind: "number",
+    min: 1,
+    max: last,
+    step: 1,
+    required: true,
+    value: position,
+    hint: `The log is at ${integer(last)}. Positions stand in the log and beside every change.`,
+  });
+  let timer = 0;
+  let asked = "";
+
+  /** Tell what the position is once it is typed. */
+  function adapt(form) {
+    const wanted = form.elements.namedItem("position").value;
+    if (wanted === asked) return;
+    asked = wanted;
+    clearTimeout(timer);
+    setText(moment, "");
+    if (/^[1-9][0-9]*$/.test(wanted)) timer = setTimeout(() => tell(Number(wanted)), 200);
+  }
+
+  async function tell(wanted) {
+    const query = new URLSearchParams({ before: String(wanted + 1), limit: "1" });
+    const items = await get(`${pageOf(name, "log.json")}?${query}`).then(
+      (answer) => answer.items,
+      () => [],
+    );
+    if (String(wanted) !== asked) return;
+    const decided = items.map((each) => each.at);
+    const changed = live().changes.filter((each) => each.position <= wanted);
+    const at = Math.max(...decided, ...changed.map((each) => seconds(each.at)));
+    setText(
+      moment,
+      Number.isFinite(at)
+        ? `The last decision or change up to there: ${time(at)}, ${ago(at, Date.now() / 1000)}.`
+        : "The experiment did not exist yet.",
+    );
+  }
+
+  input.append(moment);
   ask({
     title: "Roll back",
     lead: "The policy forgets what it learned after a position of the event log. Nothing is deleted; arms, masks and α stay as they are. Decisions made since are closed.",
-    fields: [
-      field("position", "Position", {
-        kind: "number",
-        min: 1,
-        max: live().position,
-        step: 1,
-        required: true,
-        hint: `The log is at ${integer(live().position)}. Positions stand in the log and beside every change.`,
-      }),
-    ],
-    recorded: ({ position }) => event("rollback", position ? ` to position ${integer(Number(position))}` : ""),
+    fields: [input],
+    names: { rollback: "position" },
+    adapt,
+    recorded: ({ position: wanted }) => event("rollback", wanted ? ` to position ${integer(Number(wanted))}` : ""),
     guarantee: "That of the target position. Rewards since then were paid to arms but no longer count.",
     confirm: "Roll back",
     danger: "I understand that decisions made since are closed, and that their rewards will be refused.",
-    act: ({ position }) => change({ rollback: Number(position) }),
+    act: ({ position: wanted }) => send("PATCH", routeOf(name), { rollback: Number(wanted) }),
   });
 }
+
+/** A button beside a change that proposes to roll back to it; only for admins. */
+export const rollBackButton = (live, position) =>
+  may("admin") &&
+  h(
+    "button",
+    {
+      type: "button",
+      class: "link",
+      "aria-label": `Roll back to position ${position}`,
+      onclick: () => rollBack(live, position),
+    },
+    "Roll back to here",
+  );
 
 function erase(name) {
   ask({
@@ -240,14 +310,35 @@ function erase(name) {
 
 // creating an experiment
 
-const POLICIES = [
-  ["alpha-fair-adaptive", "alpha-fair-adaptive: learns fast, with a guarantee"],
-  ["alpha-fair-bandit", "alpha-fair-bandit: the paper’s, bandit feedback"],
-  ["alpha-fair", "alpha-fair: the paper’s, full information"],
-  ["uniform", "uniform: every arm alike, a baseline"],
-];
+const FEEDBACK = {
+  bandit: "bandit: only the reward of the drawn arm is known",
+  full: "full information: the rewards of all arms are known",
+};
+const HOLDS = {
+  "every run": "A bound for this very run, which the certificate shows: it covers every round from the first on.",
+  "on average": "A bound on the average over the policy’s draws, from the first round on. It does not bound a single run.",
+};
+const NO_BOUND = "This policy has no bound that can be computed while it runs.";
+const NAMES = {
+  default_reward: "default",
+  period_start: "start",
+  reward_range: "low",
+  "reward_range[0]": "low",
+  "reward_range[1]": "high",
+  reward_wait: "wait",
+};
 
-export function createExperiment() {
+export async function createExperiment() {
+  try {
+    createWith((await get(address("/policies.json"))).items);
+  } catch (problem) {
+    announce(explained(problem));
+  }
+}
+
+function createWith(policies) {
+  const policyOf = (values) => policies.find((each) => each.name === values.policy) ?? policies[0];
+  const needed = [...new Set(policies.flatMap((each) => each.needs))];
   const more = h(
     "details",
     {},
@@ -288,9 +379,33 @@ export function createExperiment() {
           hint: "The part of accounts that counts in the next period. Empty: 0.5.",
         }),
       ),
-      field("policy", "Policy", { kind: "select", choices: POLICIES, value: POLICIES[0][0] }),
+      startField("Empty: when the experiment is created."),
     ),
   );
+
+  /** Show the fields that the chosen policy has. */
+  function adapt(form) {
+    const policy = policyOf({ policy: form.elements.namedItem("policy").value });
+    const show = (name, wanted) => {
+      const control = form.elements.namedItem(name);
+      control.disabled = !wanted;
+      control.closest(".field").hidden = !wanted;
+    };
+    show("alpha", policy.takes.includes("alpha"));
+    for (const each of ["groups", "entitlements"]) show(each, policy.takes.includes("groups"));
+    for (const each of needed) show(each, policy.needs.includes(each));
+    const feedback = form.elements.namedItem("feedback");
+    const kinds = policy.guarantees.map((each) => each.feedback);
+    if (feedback.dataset.kinds !== kinds.join()) {
+      feedback.dataset.kinds = kinds.join();
+      put(
+        feedback,
+        kinds.map((each) => h("option", { value: each }, FEEDBACK[each])),
+      );
+    }
+    setText(form.querySelector(`#${form.elements.namedItem("policy").id}-hint`), sentence(policy.summary));
+  }
+
   ask({
     title: "New experiment",
     fields: [
@@ -302,7 +417,22 @@ export function createExperiment() {
         hint: "Letters, digits, dots, dashes and underscores: it is part of addresses.",
       }),
       field("arms", "Arms", { kind: "textarea", required: true, hint: "One label per line." }),
+      field("policy", "Policy", {
+        kind: "select",
+        choices: policies.map((each) => [each.name, each.name]),
+        value: policies[0].name,
+        hint: policies[0].summary,
+      }),
+      field("feedback", "Feedback", { kind: "select", choices: [] }),
       alphaField("0.9"),
+      needed.map((each) =>
+        field(each, sentence(each.replaceAll("_", " ")).slice(0, -1), {
+          kind: "number",
+          step: "any",
+          required: true,
+          hint: "A setting of this policy: a number.",
+        }),
+      ),
       more,
     ],
     recorded: ({ name, arms }) =>
@@ -310,22 +440,35 @@ export function createExperiment() {
         "create",
         `${name ? ` of ${quoted(name)}` : ""} with its settings and ${integer(linesOf(arms ?? "").length)} arms`,
       ),
-    guarantee: "It starts with the experiment and covers every round from the first on.",
+    guarantee: (values) => {
+      const kinds = policyOf(values).guarantees;
+      return HOLDS[(kinds.find((each) => each.feedback === values.feedback) ?? kinds[0]).holds] ?? NO_BOUND;
+    },
+    adapt,
+    names: NAMES,
     confirm: "Create the experiment",
-    act: (values) => send("POST", address("/v1/experiments"), newExperiment(values)),
+    act: (values) => send("POST", address("/v1/experiments"), newExperiment(values, policyOf(values))),
     done: (answer) => location.assign(pageOf(answer.name, "live")),
   });
 }
 
-function newExperiment(values) {
+/** A problem that is found before anything is sent. */
+const wrong = (argument, message) => Object.assign(new Error(message), { argument });
+
+function newExperiment(values, policy) {
   const body = { name: values.name, arms: linesOf(values.arms), policy: values.policy };
-  if (values.policy !== "uniform") body.alpha = readAlpha(values.alpha);
-  const labels = linesOf(values.groups);
+  const twice = body.arms.find((each, k) => body.arms.indexOf(each) !== k);
+  if (twice !== undefined) throw wrong("arms", `Every arm needs a label of its own; ${quoted(twice)} is there twice.`);
+  if (policy.takes.includes("alpha")) body.alpha = readAlpha(values.alpha);
+  const settings = Object.fromEntries(policy.needs.map((each) => [each, Number(values[each])]));
+  if (policy.takes.includes("feedback")) settings.feedback = values.feedback;
+  if (Object.keys(settings).length > 0) body.settings = settings;
+  const labels = linesOf(values.groups ?? "");
   const entitlements = Object.fromEntries(
-    linesOf(values.entitlements).map((line) => {
+    linesOf(values.entitlements ?? "").map((line) => {
       const at = line.lastIndexOf("=");
       if (at < 1 || Number.isNaN(Number(line.slice(at + 1))))
-        throw new Error(`Entitlements must be lines such as ada = 2; got ${quoted(line)}.`);
+        throw wrong("entitlements", `Entitlements must be lines such as ada = 2; got ${quoted(line)}.`);
       return [line.slice(0, at).trim(), Number(line.slice(at + 1))];
     }),
   );
@@ -335,10 +478,13 @@ function newExperiment(values) {
       ...(Object.keys(entitlements).length > 0 ? { entitlements } : {}),
     };
   }
+  if (labels.length > 0 && labels.length !== body.arms.length)
+    throw wrong("groups", `There are ${integer(body.arms.length)} arms, and the groups of ${integer(labels.length)}.`);
   if (values.low !== "" || values.high !== "") body.reward_range = [Number(values.low || 0), Number(values.high || 1)];
   if (values.wait) body.reward_wait = Number(values.wait);
   if (values.default) body.default_reward = Number(values.default);
   if (values.period) body.period = readPeriod(values.period);
+  if (values.start) body.period_start = readStart(values.start);
   if (values.carry) body.carry = Number(values.carry);
   return body;
 }

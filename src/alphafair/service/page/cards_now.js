@@ -1,5 +1,6 @@
 // Cards of one experiment as it is now: shares, delays, the certificate, changes, books of periods.
 
+import { rollBackButton } from "./actions.js";
 import { asTable, card, delayBars, delayRows, quantile, segments } from "./charts.js";
 import { h, label, put, setText, table } from "./dom.js";
 import { change as changeText, duration, fullTime, integer, number, time } from "./format.js";
@@ -162,7 +163,8 @@ export function history() {
                 "span",
                 { class: "by" },
                 each.by ? ["by ", label(each.by)] : "author not recorded",
-                ` · position ${integer(each.position)}`,
+                ` · position ${integer(each.position)} `,
+                rollBackButton(() => last, each.position),
               ),
             ),
           ),

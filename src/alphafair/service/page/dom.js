@@ -36,6 +36,16 @@ export function put(element, ...children) {
   return element;
 }
 
+/** A function (key, make) that replaces the children of an element only when the key differs from the last one. */
+export function renewer(element) {
+  let last;
+  return (key, make) => {
+    if (key === last) return;
+    last = key;
+    put(element, make());
+  };
+}
+
 /** Set a text only if it differs, so that selections and screen readers are left alone. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -30,7 +30,8 @@ async function start() {
     if (view === null) return notFound();
     if (!session.signed_in && view !== "sign_in") return signIn();
     if (role !== null && !may(role)) throw lacking(role);
-    const { show } = await module;
+    const { show, asked } = await module;
+    if (asked) foot(asked(new URLSearchParams(location.search)));
     await show(content, name);
   } catch (problem) {
     failed(problem);
@@ -141,19 +142,20 @@ function theme() {
   return button;
 }
 
-function foot() {
+/** The last line; `query` is that of the address as the JSON takes it. */
+function foot(query = location.search.slice(1)) {
   put(
     document.getElementById("foot"),
     h("span", {}, `alphafair ${session.version}`),
     session.signed_in && h("a", { href: address("/docs") }, "The API"),
-    h("a", { href: jsonAddress() }, "This page as JSON"),
+    h("a", { href: jsonAddress(query) }, "This page as JSON"),
   );
 }
 
-function jsonAddress() {
-  const path = location.pathname.slice(root.length);
-  const names = { "/": "/index.json", "/sign-in": "/session.json", "/keys": "/v1/keys" };
-  return address((names[path || "/"] ?? `${path}.json`) + (path === "/sign-in" ? "" : location.search));
+function jsonAddress(query) {
+  const path = location.pathname.slice(root.length) || "/";
+  if (path === "/sign-in") return address("/session.json");
+  return address((path === "/" ? "/index.json" : `${path}.json`) + (`${query}` && `?${query}`));
 }
 
 start();

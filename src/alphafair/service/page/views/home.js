@@ -3,48 +3,36 @@
 import { address, follow, get, may, pageOf } from "../api.js";
 import { createExperiment } from "../actions.js";
 import { sparkline } from "../charts.js";
-import { h, icon, label, put } from "../dom.js";
+import { h, icon, label, put, renewer, setText } from "../dom.js";
 import { ago, alpha, compact, duration, fixed, number, plural, rate } from "../format.js";
 import { connection, crumbs, notice } from "../frame.js";
+
+const FEW = 8; // experiments that need no filter
 
 export async function show(content) {
   crumbs(null, null);
   const marks = h("div", { class: "notices" });
   const count = h("p", { class: "lead" });
-  const list = h("div", {});
-  const cards = new Map();
-
-  function draw(answer) {
-    put(marks, answer.marks.map(notice));
-    if (answer.items.length === 0) {
-      put(list, empty());
-      head.hidden = true;
-      return;
-    }
-    head.hidden = false;
-    const busy = answer.items.reduce((sum, each) => sum + each.decisions_per_second, 0);
-    const troubled = answer.items.filter((each) => each.marks.some((mark) => mark.severity !== "info")).length;
-    count.textContent = `${plural(answer.items.length, "experiment")} · ${rate(busy)} decisions${troubled ? ` · ${troubled} ${troubled === 1 ? "needs" : "need"} attention` : ""}`;
-    const grid = list.querySelector(".experiments") ?? put(list, h("ul", { class: "experiments" })).firstChild;
-    for (const [name, old] of cards) if (!answer.items.some((each) => each.name === name)) old.remove();
-    for (const item of answer.items) {
-      const fresh = experiment(item, answer.at);
-      const old = cards.get(item.name);
-      const focused = old?.contains(document.activeElement);
-      if (old) old.replaceWith(fresh);
-      else grid.append(fresh);
-      if (focused) fresh.querySelector("a").focus();
-      cards.set(item.name, fresh);
-    }
-  }
-
+  const grid = h("ul", { class: "experiments", hidden: true });
+  const nothing = empty();
+  const noMatch = h("p", { class: "muted", role: "status", hidden: true }, "No experiment has this in its name.");
+  const filter = h("input", {
+    type: "search",
+    placeholder: "Filter experiments",
+    "aria-label": "Filter experiments",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: narrow,
+  });
+  const filterBox = h("div", { class: "search", hidden: true }, icon("search"), filter);
   const head = h(
     "div",
-    { class: "view-head" },
+    { class: "view-head", hidden: true },
     h("div", { class: "titles" }, h("h1", {}, "Experiments"), count),
     h(
       "div",
       { class: "acts" },
+      filterBox,
       may("admin") &&
         h(
           "button",
@@ -54,60 +42,118 @@ export async function show(content) {
         ),
     ),
   );
+  const cards = new Map(); // by name; a card stays the same element, so that clicks and selections are not lost
+  const renewMarks = renewer(marks);
+
+  function draw(answer) {
+    const { items } = answer;
+    renewMarks(JSON.stringify(answer.marks), () => answer.marks.map(notice));
+    head.hidden = grid.hidden = items.length === 0;
+    nothing.hidden = items.length > 0;
+    filterBox.hidden = items.length <= FEW && filter.value === "";
+    const busy = items.reduce((sum, each) => sum + each.decisions_per_second, 0);
+    const troubled = items.filter((each) => severity(each) > 0).length;
+    setText(
+      count,
+      `${plural(items.length, "experiment")} · ${rate(busy)} decisions${troubled ? ` · ${troubled} ${troubled === 1 ? "needs" : "need"} attention` : ""}`,
+    );
+    const names = new Set(items.map((each) => each.name));
+    for (const [name, { element }] of cards)
+      if (!names.has(name)) {
+        element.remove();
+        cards.delete(name);
+      }
+    for (const item of items) {
+      if (!cards.has(item.name)) {
+        cards.set(item.name, experimentCard(item.name));
+        grid.append(cards.get(item.name).element);
+      }
+      cards.get(item.name).draw(item, answer.at);
+    }
+    if (!grid.matches(":hover, :focus-within")) sort(items);
+    narrow();
+  }
+
+  /** Those that need attention first, the others as they were created; never below somebody's pointer. */
+  function sort(items) {
+    [...items]
+      .sort((one, other) => severity(other) - severity(one))
+      .forEach(({ name }, k) => {
+        const { element } = cards.get(name);
+        if (grid.children[k] !== element) grid.insertBefore(element, grid.children[k]);
+      });
+  }
+
+  function narrow() {
+    const wanted = filter.value.trim().toLowerCase();
+    for (const [name, { element }] of cards) element.hidden = !name.toLowerCase().includes(wanted);
+    noMatch.hidden = cards.size === 0 || [...cards.values()].some(({ element }) => !element.hidden);
+  }
+
   const answer = await get(address("/index.json"));
-  put(content, head, marks, list);
   draw(answer);
+  put(content, head, marks, nothing, grid, noMatch);
   follow(address("/events"), { state: draw, update: draw, status: connection });
 }
 
-function experiment(item, now) {
-  const { sparkline: spark } = item;
-  const span = duration(spark.width * spark.decisions.length);
-  return h(
-    "li",
-    { class: "card experiment", data: { name: item.name } },
-    h(
-      "div",
-      { class: "name" },
-      h("h2", {}, h("a", { href: pageOf(item.name, "live") }, label(item.name))),
-      state(item),
-    ),
-    item.marks.filter((mark) => mark.code !== "paused").map(notice),
-    h(
-      "dl",
-      { class: "figures" },
-      pair("Decisions", compact(item.decisions)),
-      pair("Pending", compact(item.pending)),
-      pair("Welfare", number(item.welfare)),
-      pair("Jain’s index", fixed(item.jain_index, 3)),
-    ),
-    sparkline(
-      spark.decisions,
-      `Decisions over the last ${span}: ${compact(spark.decisions.reduce((sum, each) => sum + each, 0))}`,
-    ),
-    h(
-      "p",
-      { class: "last" },
-      h(
-        "span",
-        {},
-        `${rate(item.decisions_per_second)} · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
-      ),
-      h("span", { class: "nowrap" }, `· ${ago(item.last_event, now)}`),
-    ),
-  );
-}
+const SEVERITIES = ["info", "warning", "critical"];
+const severity = (item) => Math.max(0, ...item.marks.map((mark) => SEVERITIES.indexOf(mark.severity)));
 
-function pair(title, value) {
-  return h("div", {}, h("dt", {}, title), h("dd", {}, value));
+/** The card of an experiment: its element, and a function that shows new numbers in it. */
+function experimentCard(name) {
+  const titles = ["Decisions", "Pending", "Welfare", "Jain’s index"];
+  const values = titles.map(() => h("dd"));
+  const span = h("p", { class: "span" });
+  const chart = h("div", { class: "chart" });
+  const [facts, last] = [h("span"), h("span", { class: "nowrap" })];
+  const [chip, notices] = [h("span", { class: "state" }), h("div", { class: "notices" })];
+  const [renewChip, renewNotices, renewChart] = [chip, notices, chart].map(renewer);
+  return {
+    element: h(
+      "li",
+      { class: "card experiment", data: { name } },
+      h("div", { class: "name" }, h("h2", {}, h("a", { href: pageOf(name, "live") }, label(name))), chip),
+      notices,
+      h(
+        "dl",
+        { class: "figures" },
+        titles.map((title, k) => h("div", {}, h("dt", {}, title), values[k])),
+      ),
+      span,
+      chart,
+      h("p", { class: "last" }, facts, last),
+    ),
+    draw(item, now) {
+      const { decisions, width } = item.sparkline;
+      const { text, look, sign } = state(item);
+      const shownMarks = item.marks.filter((mark) => mark.code !== "paused");
+      renewChip(text, () => h("span", { class: `chip ${look}` }, sign && icon(sign), text));
+      renewNotices(JSON.stringify(shownMarks), () => shownMarks.map(notice));
+      [compact(item.decisions), compact(item.pending), number(item.welfare), fixed(item.jain_index, 3)].forEach(
+        (value, k) => setText(values[k], value),
+      );
+      setText(span, `Decisions, last ${duration(width * decisions.length)}`);
+      renewChart(decisions.join(), () =>
+        sparkline(
+          decisions,
+          `Decisions over the last ${duration(width * decisions.length)}: ${compact(decisions.reduce((sum, each) => sum + each, 0))}`,
+        ),
+      );
+      setText(
+        facts,
+        `${rate(item.decisions_per_second)} · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
+      );
+      setText(last, `· ${ago(item.last_event, now)}`);
+    },
+  };
 }
 
 function state(item) {
   const worst = item.marks.find((mark) => mark.severity !== "info");
-  if (worst?.severity === "critical") return h("span", { class: "chip bad" }, "Failing");
-  if (worst) return h("span", { class: "chip warn" }, "Attention");
-  if (item.paused) return h("span", { class: "chip" }, icon("pause"), "Paused");
-  return h("span", { class: "chip good" }, icon("check"), item.decisions_per_second > 0 ? "Running" : "Ready");
+  if (worst?.severity === "critical") return { text: "Failing", look: "bad" };
+  if (worst) return { text: "Attention", look: "warn" };
+  if (item.paused) return { text: "Paused", look: "", sign: "pause" };
+  return { text: item.decisions_per_second > 0 ? "Running" : "Ready", look: "good", sign: "check" };
 }
 
 function empty() {

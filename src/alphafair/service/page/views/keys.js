@@ -2,7 +2,7 @@
 
 import { address, get, send, session } from "../api.js";
 import { ask, field } from "../dialogs.js";
-import { announce, h, icon, label, put, table } from "../dom.js";
+import { announce, h, icon, label, put, setText, table } from "../dom.js";
 import { quoted, time } from "../format.js";
 import { crumbs } from "../frame.js";
 
@@ -13,13 +13,14 @@ const ROLES = [
   ["metrics", "metrics: counts for monitoring"],
   ["admin", "admin: everything"],
 ];
+const NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}"; // of an experiment
 const by = () => `by ${quoted(session.name ?? "anybody on this machine")}`;
 
 export async function show(content) {
   crumbs("Keys", null);
   const list = h("div", { class: "wide-table" });
   const draw = async () => {
-    const { items } = await get(address("/v1/keys"));
+    const { items } = await get(address("/keys.json"));
     put(
       list,
       items.length
@@ -30,7 +31,14 @@ export async function show(content) {
             "There are no keys: the service answers only requests of this machine. Once there is one, every request needs a key.",
           ),
     );
+    if (add.isConnected && !content.contains(document.activeElement)) add.focus(); // the row of the key was drawn again
   };
+  const add = h(
+    "button",
+    { type: "button", class: "primary", onclick: () => create(draw) },
+    icon("plus"),
+    "New key",
+  );
   await draw();
   put(
     content,
@@ -47,11 +55,7 @@ export async function show(content) {
           "A key has a role and a name. Changes of experiments are recorded with the name of the key that made them.",
         ),
       ),
-      h(
-        "div",
-        { class: "acts" },
-        h("button", { type: "button", class: "primary", onclick: () => create(draw) }, icon("plus"), "New key"),
-      ),
+      h("div", { class: "acts" }, add),
     ),
     h("div", { class: "card" }, list),
   );
@@ -89,26 +93,33 @@ function keysTable(items, draw) {
 
 function create(draw) {
   const first = !session.needs_key;
+  const roles = first ? ROLES.filter(([role]) => role === "admin") : ROLES;
   ask({
-    title: "New key",
+    title: first ? "First key" : "New key",
     lead:
       first &&
-      "Once there is a key, every request needs one, this page included: create an admin key first, and sign in with it.",
+      "Once there is a key, every request needs one, this page included. So the first is an admin key without limits: sign in with it.",
     fields: [
       field("name", "Owner", {
         required: true,
         maxlength: 100,
         hint: "Recorded with every change that the key makes.",
       }),
-      field("role", "Role", { kind: "select", choices: ROLES, value: first ? "admin" : "read" }),
-      field("experiments", "Only these experiments", { hint: "Names, separated by commas. Empty: all." }),
+      field("role", "Role", { kind: "select", choices: roles, value: first ? "admin" : "read" }),
+      !first &&
+        field("experiments", "Only these experiments", {
+          pattern: `\\s*(${NAME}\\s*(,\\s*${NAME}\\s*)*)?`,
+          title: "Names of experiments, separated by commas",
+          hint: "Names, separated by commas. Empty: all.",
+        }),
       field("days", "Valid for", { kind: "number", min: 0, step: "any", hint: "Days. Empty: until it is revoked." }),
-    ],
+    ].filter(Boolean),
+    names: { expires_in: "days" },
     recorded: ({ name, role }) =>
       `The key’s owner${name ? ` ${quoted(name)}` : ""}, role ${role ?? ""} and a hash of it, ${by()}. The key itself is shown once and stored nowhere.`,
     guarantee: "Unchanged.",
     confirm: "Create the key",
-    act: ({ name, role, experiments, days }) => {
+    act: ({ name, role, experiments = "", days }) => {
       const names = experiments
         .split(",")
         .map((each) => each.trim())
@@ -124,29 +135,41 @@ function create(draw) {
   });
 }
 
-/** The new key, which cannot be shown again. */
+/** The new key, which cannot be shown again: only its button closes the dialog, not Escape. */
 function secret({ key }, dialog, form, draw) {
+  const code = h("code", { id: "new-key" }, key);
+  const note = h("p", { class: "hint", role: "status" });
+  const button = h("button", { type: "button", onclick: () => copy() }, "Copy");
+  const stay = (event) => (event.type === "cancel" || event.key === "Escape") && event.preventDefault();
+  dialog.addEventListener("cancel", stay);
+  dialog.addEventListener("keydown", stay);
+  dialog.addEventListener("close", () => draw());
+
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(key);
+      setText(button, "Copied");
+      setText(note, "");
+      announce("Copied.");
+    } catch {
+      getSelection().selectAllChildren(code); // pages without encryption have no clipboard
+      setText(note, "The browser does not let this page copy. The key is selected: press Ctrl-C, or ⌘C.");
+    }
+  }
+
   put(
     form,
     h("header", {}, h("h2", { id: "dialog-title" }, "Copy the key now")),
     h("p", { class: "muted" }, "It is not shown again: the service stores only a hash of it."),
-    h(
-      "div",
-      { class: "secret" },
-      h("code", { id: "new-key" }, key),
-      h(
-        "button",
-        { type: "button", onclick: () => navigator.clipboard?.writeText(key).then(() => announce("Copied.")) },
-        "Copy",
-      ),
-    ),
+    h("div", { class: "secret" }, code, button),
+    note,
     h(
       "div",
       { class: "buttons" },
       h("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "I have copied it"),
     ),
   );
-  dialog.addEventListener("close", () => draw());
+  button.focus();
 }
 
 function rotate(key, draw) {

@@ -3,7 +3,7 @@
 import { decisionLink, get, may, pageOf, routeOf } from "../api.js";
 import { field } from "../dialogs.js";
 import { h, icon, label, put, table } from "../dom.js";
-import { duration, fixed, fullTime, integer, number, timeParts } from "../format.js";
+import { duration, fixed, fullTime, integer, number, quoted, timeParts } from "../format.js";
 import { crumbs, tabs } from "../frame.js";
 
 export const STATES = {
@@ -22,7 +22,10 @@ export const stateChip = (state) =>
 export async function show(content, name) {
   crumbs(name, "Log");
   const query = new URLSearchParams(location.search);
-  const answer = await get(`${pageOf(name, "log.json")}?${asked(query)}`);
+  const problem = unreadable(query);
+  const answer = problem
+    ? { items: [], next: null, searched_to: 0 }
+    : await get(`${pageOf(name, "log.json")}?${asked(query)}&limit=50`);
   const rows = h("div", { class: "wide-table" });
   const filtered = ["context", "arm", "state", "since", "until"].some((each) => query.get(each));
   put(
@@ -39,6 +42,7 @@ export async function show(content, name) {
       h("div", { class: "acts" }, may("log") && exports(name)),
     ),
     tabs(name, "log"),
+    problem && h("p", { class: "notice bad", role: "alert" }, icon("warning"), h("span", {}, problem)),
     h("div", { class: "card" }, filters(name, query, filtered), rows, pager(name, query, answer)),
   );
   put(
@@ -48,7 +52,9 @@ export async function show(content, name) {
       : h(
           "p",
           { class: "muted" },
-          filtered
+          problem
+            ? "Nothing was searched."
+            : filtered
             ? answer.next === null
               ? "No decision matches."
               : "No decision matches among those searched so far."
@@ -57,13 +63,25 @@ export async function show(content, name) {
   );
 }
 
-/** The filters of the address as log.json takes them. */
-function asked(query) {
+/** What cannot be understood in the filters of the address, as a sentence; null if all can be. */
+function unreadable(query) {
+  const state = query.get("state");
+  if (state && !(state in STATES))
+    return `No decision has the state ${quoted(state)}. The states are ${Object.keys(STATES).join(", ")}.`;
+  for (const each of ["since", "until"])
+    if (query.get(each) && Number.isNaN(Date.parse(query.get(each))))
+      return `${quoted(query.get(each))} is not a time. Write it as 2026-11-18T19:00.`;
+  if (query.get("before") && !/^[0-9]+$/.test(query.get("before")))
+    return `${quoted(query.get("before"))} is not a position of the log.`;
+  return null;
+}
+
+/** The filters of the address as log.json takes them: times in seconds since 1970. */
+export function asked(query) {
   const found = new URLSearchParams();
   for (const each of ["context", "arm", "state", "before"]) if (query.get(each)) found.set(each, query.get(each));
   for (const each of ["since", "until"])
     if (query.get(each)) found.set(each, String(Date.parse(query.get(each)) / 1000));
-  found.set("limit", "50");
   return found;
 }
 
@@ -154,7 +172,7 @@ function pager(name, query, answer) {
 }
 
 function exports(name) {
-  return [
+  const links = [
     ["parquet", "Parquet"],
     ["csv", "CSV"],
     ["jsonl", "JSON lines"],
@@ -166,4 +184,8 @@ function exports(name) {
       text,
     ),
   );
+  return h("div", { class: "downloads", role: "group", "aria-labelledby": "downloads" }, [
+    h("span", { id: "downloads" }, "The whole log:"),
+    links,
+  ]);
 }

@@ -12,6 +12,7 @@ const toLine = (alpha) => (alpha === "inf" || alpha === Infinity ? 1 : alpha / (
 const fromLine = (at) => (at >= 1 ? Infinity : at / (1 - at));
 const TICKS = [0, 0.25, 0.5, 1, 2, 4, Infinity];
 const SNAP = 0.012;
+const NOW = { w: 28, h: 14 }; // pixels of the word "now"
 const REASONS = 3; // of a thin log; more would not be read
 
 export async function show(content, name) {
@@ -82,7 +83,7 @@ export async function show(content, name) {
                 ? "The log is thin: read the bands, not the lines."
                 : "Do not use these estimates.",
             ),
-            curve.reasons.slice(0, REASONS).map((each) => h("div", {}, sentence(each))),
+            curve.reasons.slice(0, REASONS).map((each) => h("div", {}, sentence(each.replace(/^at alpha = inf/, "at α = ∞").replace(/^at alpha/, "at α")))),
           ),
         ),
     );
@@ -203,7 +204,7 @@ function curveView(name, { curve, present, rewards }) {
     slider.setAttribute("aria-valuetext", `alpha ${alphaText(alpha)}`);
     setText(shown, `α = ${alphaText(alpha)}`);
     setText(between, grid.some((each) => Math.abs(each - at) < 1e-9) ? "" : "between two computed values");
-    const base = interpolated(curve.average_reward.value, grid, 0);
+    const price = priceAt(curve.average_reward, grid, at);
     put(
       readout,
       measures.map((measure) => {
@@ -232,21 +233,18 @@ function curveView(name, { curve, present, rewards }) {
       }),
       h(
         "div",
-        {},
+        { data: { measure: "price" } },
         h("dt", {}, "Price of fairness"),
         h(
           "dd",
           {},
-          h("div", { class: "value" }, base && value0() !== null ? percent(1 - value0() / base) : "–"),
-          h("div", { class: "note" }, "less than at α = 0"),
+          h("div", { class: "value" }, price.value),
+          price.notes.map((each) => h("div", { class: "note" }, each)),
         ),
       ),
     );
     for (const { chart } of charts) if (chart.chart) chart.chart.redraw(false);
     trade.draw(at, grid);
-    function value0() {
-      return interpolated(curve.average_reward.value, grid, at);
-    }
   }
 
   const element = h(
@@ -290,6 +288,19 @@ function curveView(name, { curve, present, rewards }) {
       draw();
     },
   };
+}
+
+/** What evenness costs: the part of the reward at α = 0 that is lost. Its band is that of the two bands together. */
+function priceAt({ value, low, high }, grid, at) {
+  if (at <= grid[0] + 1e-9) return { value: percent(0), notes: ["α = 0 is what others are compared with"] };
+  const [reward, least, most] = [value, low, high].map((column) => interpolated(column, grid, at));
+  const unclear = { value: "–", notes: ["the log cannot tell"] };
+  if (reward === null || !(high[0] > 0)) return unclear;
+  const from = low[0] > 0 ? Math.max(0, 1 - most / low[0]) : 0;
+  const to = 1 - least / high[0];
+  const band = `${percent(from)} to ${percent(to)}`;
+  if (from === 0 || reward > value[0]) return { ...unclear, notes: [...unclear.notes, band] };
+  return { value: percent(1 - reward / value[0]), notes: [band, "less than at α = 0"] };
 }
 
 /** Two digits: a slider is not more exact. */
@@ -354,6 +365,32 @@ function tradeOff(curve, present) {
       y: interpolated(curve.average_reward.value, grid, at),
     };
     const named = points.filter((each) => [0, 0.5, 1, 2].includes(each.alpha) || each.alpha === "inf");
+    const labels = apart(named, px, py);
+
+    /** Where the word "now" lies on nothing else: left of the diamond, or else right, below or above of it. */
+    function nowAt() {
+      const [x, y] = [px(present.jain_index), py(present.average_reward)];
+      const taken = [
+        ...labels.map((each) => ({ x: px(each.x) + 7 + 16, y: py(each.y) - 12, w: 32, h: 14 })),
+        ...(chosen.x === null || chosen.y === null ? [] : [{ x: px(chosen.x), y: py(chosen.y), w: 20, h: 20 }]),
+      ];
+      const free = (place) =>
+        place.x - NOW.w / 2 > pad.left &&
+        place.x + NOW.w / 2 < width &&
+        place.y + NOW.h / 2 < height - pad.bottom &&
+        taken.every(
+          (each) =>
+            Math.abs(each.x - place.x) > (each.w + NOW.w) / 2 || Math.abs(each.y - place.y) > (each.h + NOW.h) / 2,
+        );
+      const places = [
+        { x: x - 10 - NOW.w / 2, y },
+        { x: x + 10 + NOW.w / 2, y },
+        ...[18, 34].flatMap((away) => [-20, 0, -44, 20].flatMap((aside) => [y + away, y - away].map((at) => ({ x: x + aside, y: at })))),
+      ];
+      const place = places.find(free) ?? places[0];
+      return { x: place.x - NOW.w / 2, y: place.y + 4 };
+    }
+
     put(
       svg,
       ticks(y0, y1, 5).map((y) => [
@@ -377,7 +414,7 @@ function tradeOff(curve, present) {
           s("title", {}, `α = ${alphaText(each.alpha)}: reward ${number(each.y)}, Jain’s index ${fixed(each.x, 3)}`),
         ),
       ),
-      apart(named, px, py).map((each) =>
+      labels.map((each) =>
         s("text", { class: "tick", x: px(each.x) + 7, y: py(each.y) - 8 }, `α ${alphaText(each.alpha)}`),
       ),
       chosen.x !== null &&
@@ -395,11 +432,7 @@ function tradeOff(curve, present) {
             height: 10,
             transform: `rotate(45 ${px(present.jain_index)} ${py(present.average_reward)})`,
           }),
-          s(
-            "text",
-            { class: "tick strong end", x: px(present.jain_index) - 12, y: py(present.average_reward) + 4 },
-            "now",
-          ),
+          s("text", { class: "tick strong now", ...nowAt() }, "now"),
         ),
     );
     svg.setAttribute(
