@@ -670,7 +670,21 @@ def request_with(shop: Running, cookie: str, **headers: str) -> httpx.Response:
         return client.get("/index.json")
 
 
-def test_a_session_outlives_its_process(tmp_path: Path) -> None:
+def test_a_session_ends_with_its_process(tmp_path: Path) -> None:
+    """Unless there is a secret, nothing that is in the file can sign a cookie."""
+    token = keys.create(tmp_path / "shop.db", "admin", "me")
+    with running(tmp_path / "shop.db") as shop, signed_in(shop, token) as (client, _):
+        cookie = client.cookies[COOKIE]
+        key_id, end, nonce, _ = cookie.split(".")
+        (key,) = keys.all_of(shop.service.address)
+        forged = hmac.new(key.hash, f"session {key_id}.{end}.{nonce}".encode(), "sha256").hexdigest()
+        assert request_with(shop, f"{key_id}.{end}.{nonce}.{forged}").status_code == 401
+    with running(tmp_path / "shop.db") as shop:
+        assert request_with(shop, cookie).status_code == 401
+
+
+def test_with_a_secret_a_session_outlives_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALPHAFAIR_SESSION_SECRET", "one for all processes")
     path = tmp_path / "shop.db"
     token = keys.create(path, "admin", "me")
     with running(path) as shop:
@@ -682,6 +696,9 @@ def test_a_session_outlives_its_process(tmp_path: Path) -> None:
         assert request_with(shop, cookie, **{"x-alphafair-csrf": session["csrf"]}).status_code == 200
         found = get(shop, "/session.json", headers={"cookie": f"{COOKIE}={cookie}"})
         assert found == session
+    monkeypatch.setenv("ALPHAFAIR_SESSION_SECRET", "another")
+    with running(path) as shop:
+        assert request_with(shop, cookie).status_code == 401
 
 
 def test_a_forged_cookie_is_refused(locked: tuple[Running, dict[str, str]]) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import secrets
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from alphafair import validate
 from alphafair.engine import RequestError, Unavailable, Uncertain
-from alphafair.engine.addresses import Address, keys_of, shown
+from alphafair.engine.addresses import Address, is_url, keys_of, shown
 from alphafair.engine.ledger import KeyRow, KeyTable
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
@@ -36,6 +37,7 @@ ROLES: Final[dict[str, frozenset[Role]]] = {  # what each role includes
     "admin": frozenset(("metrics", "read", "write", "log", "admin")),
 }
 LOCAL = "anybody on this machine"  # the caller's name while there are no keys
+SESSION_SECRET = "ALPHAFAIR_SESSION_SECRET"  # noqa: S105 - the name of a variable
 STALE = 5.0  # seconds after which keys that could not be read again are rejected
 
 
@@ -147,6 +149,8 @@ class Keyring:
 
     def __init__(self, address: Address, *, every: float = 1.0) -> None:
         self._table, self._every = keys_of(address), every
+        given = os.environ.get(SESSION_SECRET, "").encode()
+        self._secret = given or (b"" if is_url(address) else secrets.token_bytes(32))
         self._reading, self._closed = threading.Lock(), threading.Event()
         self._changing = ThreadPoolExecutor(1, thread_name_prefix="keys-change")
         self.refresh()
@@ -205,11 +209,15 @@ class Keyring:
         return caller if key is not None and key.valid_at(_now()) else None
 
     def sign(self, id: str, message: str) -> str | None:
-        """The HMAC of a message under the stored hash of a key; None if the key is no longer valid."""
+        """The HMAC of a message under the stored hash of a key and the secret; None if the key is no longer valid.
+
+        The secret is that of the environment. Without one it is random with a file, and empty with a database, so that
+        other processes can check what this one has signed.
+        """
         key, _ = self._live.get(id, (None, None))
         if key is None or not key.valid_at(_now()):
             return None
-        return hmac.new(key.hash, message.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(key.hash + self._secret, message.encode(), hashlib.sha256).hexdigest()
 
     def close(self) -> None:
         self._closed.set()
