@@ -1,9 +1,10 @@
 """Sessions of the page: a browser that has signed in with a key holds a signed cookie, never the key.
 
 A cookie is `<id of the key>.<time of its end>.<random>.<signature>`. The signature is an HMAC under the key's stored
-hash and the secret of the process, or of all that serve a database, so each of them can check it, and nothing is stored.
-A session ends after four hours, and with its key: a revoked or expired key signs nothing. A cookie that was signed out is refused by the process that
-did so, for as long as it runs; elsewhere a copy of it would be accepted until its end.
+hash and the secret of the process, or of all that serve a database, so each of them can check it, and nothing is
+stored. A session ends after four hours, and with its key: a revoked or expired key signs nothing. A cookie that was
+signed out is refused by the process that did so, for as long as it runs; elsewhere a copy of it would be accepted until
+its end.
 
 The cookie is not readable by scripts and not sent by pages of other sites; requests that change something must also
 send the session's `csrf`, another HMAC, as a header, which another site cannot read.
