@@ -24,7 +24,7 @@ export async function show(content) {
     head.hidden = false;
     const busy = answer.items.reduce((sum, each) => sum + each.decisions_per_second, 0);
     const troubled = answer.items.filter((each) => each.marks.some((mark) => mark.severity !== "info")).length;
-    count.textContent = `${plural(answer.items.length, "experiment")} · ${rate(busy)} decisions${troubled ? ` · ${troubled} ${troubled === 1 ? "needs" : "need"} attention` : ""}`;
+    count.textContent = `${plural(answer.items.length, "experiment")} · ${rate(busy)} decisions in the last minute${troubled ? ` · ${troubled} ${troubled === 1 ? "needs" : "need"} attention` : ""}`;
     const grid = list.querySelector(".experiments") ?? put(list, h("ul", { class: "experiments" })).firstChild;
     for (const [name, old] of cards) if (!answer.items.some((each) => each.name === name)) old.remove();
     for (const item of answer.items) {
@@ -91,7 +91,7 @@ function experiment(item, now) {
       h(
         "span",
         {},
-        `${rate(item.decisions_per_second)} · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
+        `${rate(item.decisions_per_second)} in the last minute · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
       ),
       h("span", { class: "nowrap" }, `· ${ago(item.last_event, now)}`),
     ),
