@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hmac
 import json
+import posixpath
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +20,10 @@ import pytest
 from alphafair import metrics
 from alphafair.algorithms import POLICIES
 from alphafair.engine import Decide, Engine, Reward
+from alphafair.engine.reports import most_frequent
 from alphafair.engine.summary import SECOND, Summary
-from alphafair.service import calculations, keys, marks, page_handlers, watchers
+from alphafair.groups import Groups
+from alphafair.service import calculations, keys, marks, page_handlers, shared, watchers
 from alphafair.service.page_files import PageFiles
 from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
@@ -97,6 +101,65 @@ def test_all_experiments_at_a_glance(shop: Running) -> None:
     assert time.time() - 60.0 < home["last_event"] <= time.time()
     assert (home["marks"], [mark["code"] for mark in second["marks"]]) == ([], ["paused"])
     assert second["jain_index"] is None
+
+
+@pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "uniform"])
+def test_fairness_is_unknown_before_the_first_reward(shop: Running, policy: str) -> None:
+    options: dict[str, Any] = {"alpha": 0.9} if policy != "uniform" else {"feedback": "bandit"}
+    shop.engine.create("new", arms=ARMS, policy=policy, **options)
+    receipts = shop.engine.submit([Decide("new", f"v{k}") for k in range(30)])
+    live = get(shop, "/experiments/new/live.json")
+    (item,) = (each for each in get(shop, "/index.json")["items"] if each["name"] == "new")
+    assert (item["jain_index"], item["welfare"]) == (None, None)
+    assert (live["experiment"]["jain_index"], live["experiment"]["welfare"]) == (None, None)
+    assert set(live["series"]["jain_index"]) == set(live["series"]["welfare"]) == {None}
+    shop.engine.submit([Reward(each.id, 0.25 + (each.arm == "ada") / 2) for each in receipts])
+    live = get(shop, "/experiments/new/live.json")
+    (item,) = (each for each in get(shop, "/index.json")["items"] if each["name"] == "new")
+    status = shop.engine.experiment("new")
+    counted = status.accounts or status.cumulative_rewards  # without accounts, of the rewards
+    expected = metrics.jain_index([*counted.values()])
+    assert item["jain_index"] == live["experiment"]["jain_index"] == pytest.approx(expected)
+    assert live["series"]["jain_index"][-1] == pytest.approx(expected)
+    assert item["welfare"] == status.welfare
+
+
+def test_entitlements_have_a_history(shop: Running) -> None:
+    shop.engine.add_arm("home", "dan")
+    shop.engine.retire_arm("home", "ada")
+    changes = {change.kind: change.at.timestamp() for change in shop.engine.history("home")}
+    found = {each["label"]: each["live_spans"] for each in get(shop, "/experiments/home/live.json")["shares"]}
+    assert found["ada"] == [[changes["create"], changes["retire_arm"]]]
+    assert found["ben"] == [[changes["create"], None]]
+    assert found["dan"] == [[changes["add_arm"], None]]
+
+
+def test_the_current_period_has_shares_of_its_own(shop: Running) -> None:
+    groups = {"labels": ["x", "y", "x"], "entitlements": {"x": 3.0}}
+    shop.engine.create("market", arms=ARMS, alpha=0.9, groups=groups)
+    play(shop.engine, "market", 20)
+    assert get(shop, "/experiments/market/live.json")["period_shares"] is None
+    before = shop.engine.experiment("market")
+    shop.engine.new_period("market")
+    play(shop.engine, "market", 30, seed=2)
+    found, status = get(shop, "/experiments/market/live.json"), shop.engine.experiment("market")
+    pulls = {arm: status.pulls[arm] - before.pulls[arm] for arm in ARMS}
+    assert found["period_pulls"] == pulls
+    one, other = found["period_shares"]
+    assert (one["label"], one["n_decisions"], other["n_decisions"]) == ("x", pulls["ada"] + pulls["cyd"], pulls["ben"])
+    assert other["decisions"] == pulls["ben"] / 30
+    rewards = status.periods[-1].rewards
+    assert one["reward_sum"] == pytest.approx(rewards["ada"] + rewards["cyd"])
+    assert found["shares"][0]["n_decisions"] > one["n_decisions"]
+    first, last = found["books"]
+    assert first["rewards"] == {
+        "x": pytest.approx(before.cumulative_rewards["ada"] + before.cumulative_rewards["cyd"]),
+        "y": pytest.approx(before.cumulative_rewards["ben"]),
+    }
+    accounts = status.periods[0].accounts
+    expected = metrics.jain_index([*accounts.values()], groups=Groups(entitlements=[3.0, 1.0]))
+    assert first["jain_index"] == pytest.approx(expected)
+    assert (first["ended"], last["ended"]) == (last["started"], None)
 
 
 def test_one_experiment_has_the_numbers_of_the_ledger(shop: Running) -> None:
@@ -192,6 +255,32 @@ def test_keys_are_listed_as_the_page_shows_them(locked: tuple[Running, dict[str,
     shop, tokens = locked
     headers = {"authorization": f"Bearer {tokens['admin']}"}
     assert get(shop, "/keys.json", headers=headers) == get(shop, "/v1/keys", headers=headers)
+
+
+def test_frequent_contexts_are_computed_once_for_all_readers(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.engine.submit([Decide("home", f"v{k}") for k in range(30)])
+    looks: list[int] = []
+    find = shop.engine.frequent_contexts
+    monkeypatch.setattr(shop.engine, "frequent_contexts", lambda *asked: looks.append(1) or find(*asked))
+    monkeypatch.setattr(shared, "SECONDS", 60.0)
+    path = "/experiments/home/contexts.json?limit=12"
+    first = [get(shop, path) for _ in range(5)]
+    assert len(looks) == 1
+    assert first[1:] == first[:-1]
+    shop.engine.erase("home", "v0")
+    assert get(shop, path)["items"][0]["label"] == "erased-0"  # a change is seen at once
+    monkeypatch.setattr(shared, "SECONDS", 0.0)
+    shop.engine.decide("home", "v7")
+    assert get(shop, path)["items"][0]["label"] == "v7"
+
+
+def test_the_most_frequent_contexts_are_found_without_sorting_all() -> None:
+    world = np.random.default_rng(0)
+    for n, first, wanted in [(1, 0, 3), (50, 0, 7), (50, 45, 20), (5000, 30, 12), (10, 20, 5)]:
+        numbers, counts = np.flatnonzero(world.random(2 * n) < 0.5), world.integers(0, 6, n)
+        decisions = [int(counts[each]) if each < len(counts) else 0 for each in numbers]
+        expected = sorted(range(len(numbers)), key=lambda k: (-decisions[k], k))[first : first + wanted]
+        assert most_frequent(numbers, counts, first, wanted).tolist() == numbers[expected].tolist()
 
 
 # the log
@@ -808,6 +897,25 @@ def test_every_page_is_the_shell_with_strict_headers(shop: Running) -> None:
     assert shop.http.get("/experiments/nope/live").status_code == 404
 
 
+def test_a_page_asks_for_everything_at_once(shop: Running) -> None:
+    """The scripts of a view are all named in its HTML, so none waits for another one."""
+    for path in PAGES:
+        text = shop.http.get(path).text
+        named = set(re.findall(r'(?:src|modulepreload" href)="/static/([^"]+[.]js)"', text))
+        view = path.rpartition("/")[2].replace("-", "_") or "home"
+        assert {"main.js", f"views/{view}.js"} <= named
+        for module in named:
+            for other in re.findall(
+                r'(?:from|^import) "([^"]+)"', shop.http.get(f"/static/{module}").text, re.MULTILINE
+            ):
+                assert posixpath.normpath(posixpath.join(posixpath.dirname(module), other)) in named, (path, other)
+    shop.engine.create("a&b 'c'", arms=ARMS)
+    text = shop.http.get("/experiments/a%26b%20%27c%27/live").text
+    (data,) = re.findall(r'as="fetch" href="(/exp[^"]+)"', text)
+    assert data == "/experiments/a%26b%20&#x27;c&#x27;/live.json"
+    assert shop.http.get(data.replace("&#x27;", "'")).status_code == 200
+
+
 def test_files_have_types_and_hashes(shop: Running) -> None:
     for path, kind in {
         "style.css": "text/css; charset=utf-8",
@@ -830,7 +938,7 @@ def test_behind_a_prefix_addresses_have_it(tmp_path: Path) -> None:
         text = shop.http.get("/").text
         assert 'content="/fair&quot;&gt;&lt;b"' in text
         assert shop.http.get("/fair%22%3E%3Cb/static/style.css").status_code == 200
-    shell = PageFiles("/fair").shell.body.decode()
+    shell = PageFiles("/fair").shell("home").body.decode()
     assert 'href="/fair/static/style.css"' in shell
 
 

@@ -672,6 +672,11 @@ class Engine:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
         return any(name in each.live.experiments for each in self._engines())
 
+    def version(self, name: str) -> int:
+        """The position of the last change of an experiment, as far as is known without waiting for the writer."""
+        found = [each.live.experiments[name].version for each in self._engines() if name in each.live.experiments]
+        return max(found, default=-1)
+
     def frequent_contexts(
         self, name: str, search: str = "", limit: int = 40, offset: int = 0
     ) -> tuple[list[str], int, list[ContextProbabilities]]:
@@ -682,10 +687,10 @@ class Engine:
         with self._reading(name) as (_, experiment):
             arms, n_contexts = experiment.live_arms, experiment.n_contexts
             experiment.summary.flush()
-            counts, items = experiment.summary.contexts.copy(), list(experiment.contexts.items())
-        numbers = reports.matching(items, search) if search else np.arange(n_contexts)
+            counts, contexts = experiment.summary.contexts.copy(), experiment.contexts.copy()
+        numbers = reports.matching(contexts, search) if search else np.arange(n_contexts)
         wanted = reports.most_frequent(numbers, counts, offset, limit).tolist()
-        labels = reports.labels_of(items, wanted)
+        labels = reports.labels_of(contexts, wanted)
         found: list[ContextProbabilities] = []
         for first in range(0, len(wanted), reports.AT_ONCE):
             some = wanted[first : first + reports.AT_ONCE]

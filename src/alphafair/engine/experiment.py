@@ -76,6 +76,8 @@ class Experiment:
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
         self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
         self.playable_since = [created.at] * len(self.arms)  # when each arm was added or last unmasked
+        self.added_at = [created.at] * len(self.arms)
+        self.retired_at: dict[int, int] = {}
         self.retired: set[int] = set()
         self.masked: set[int] = set()
         self.paused = False
@@ -90,6 +92,7 @@ class Experiment:
         self.began: tuple[int, int] = created.seq, created.at  # position and time of the start of the current period
         self.next_boundary = self._boundary_after(created.at)
         self._earned_before: list[float] = []  # what each arm had earned when the current period began
+        self._pulls_before: list[int] | None = []  # and how often it was drawn; None: an older version wrote no draws
         self._retired_before: set[int] = set()
         self._closed_periods: list[PeriodStatus] = []
         self.version = created.seq
@@ -305,8 +308,10 @@ class Experiment:
             self.tally.add_arms(len(self.arms))
             self.summary.add_arm()
             self.playable_since.append(change.at)
+            self.added_at.append(change.at)
         elif change.kind == "retire_arm":
             self.retired.add(body["arm"])
+            self.retired_at[body["arm"]] = change.at
         elif change.kind == "mask_arm":
             self.masked.add(body["arm"])
         elif change.kind == "unmask_arm":
@@ -348,7 +353,7 @@ class Experiment:
             carry = self.carry**n_boundaries
         entry, accounts = self.period_accounts()
         books = {"ended": ended, "earned": self.tally.earned.tolist(), "rewards": self._period_rewards()}
-        books |= {"entry_accounts": entry, "accounts": accounts}
+        books |= {"pulls": self.tally.pulls.tolist(), "entry_accounts": entry, "accounts": accounts}
         return {"period": self.period_number + n_boundaries, "carry": carry, "at": at, "books": books}
 
     def period_setting(self, now: int, period: Any, start: Any, carry: Any) -> dict[str, Any]:
@@ -369,6 +374,7 @@ class Experiment:
         self.period_number, self.began = body["period"], (change.seq, body["at"])
         self.next_boundary = self._boundary_after(body["at"])
         self._earned_before, self._retired_before = books["earned"], set(self.retired)
+        self._pulls_before = books.get("pulls")
 
     def _period_status(self, ended: int | None, last: int | None, *numbers: dict[str, float]) -> PeriodStatus:
         first, started = self.began
@@ -381,6 +387,14 @@ class Experiment:
         earned[: len(self._earned_before)] -= self._earned_before
         rows = enumerate(zip(self.arms, earned.tolist(), strict=True))
         return {arm: value for number, (arm, value) in rows if value or number not in self._retired_before}
+
+    def period_pulls(self) -> dict[str, int] | None:
+        """Return how often every arm was drawn in the current period; None for a period of an older version's log."""
+        if self._pulls_before is None:
+            return None
+        pulls = self.tally.pulls.copy()
+        pulls[: len(self._pulls_before)] -= np.array(self._pulls_before, dtype=np.int64)
+        return dict(zip(self.arms, pulls.tolist(), strict=True))
 
     def period_accounts(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the accounts at the start of the current period and now; empty where the policy has none or fails."""

@@ -352,6 +352,10 @@ class Ledger(Protocol):
         """Yield the arm and the reward of every decision that was paid, after a position and up to another."""
         ...
 
+    def pulls(self, experiment: int, until: int, after: int = 0) -> list[tuple[int, int]]:
+        """Return arms and how many decisions drew them, after a position and up to another."""
+        ...
+
     def events(self, start: int, end: int) -> dict[type, list[Any]]:
         """Return all events between two positions by type, as tuples with the fields of their type."""
         ...

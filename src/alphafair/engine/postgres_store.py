@@ -156,6 +156,7 @@ _SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision
 _EARNED = """select d.arm, r.reward, r.rewards from reward r
     join decision d on d.experiment = r.experiment and d.seq = r.decision
     where r.experiment = $1 and r.seq > $2 and r.seq <= $3 and r.source in ('client', 'default') order by r.seq"""
+_PULLS = "select arm, count(*) from decision where experiment = $1 and seq > $2 and seq <= $3 group by arm"
 _STATES = """select seq, true from snapshot where experiment = $1 and seq <= $2
     union all select seq, false from change
     where experiment = $1 and seq <= $2 and kind in ('rollback', 'upgrade') order by 1 desc"""
@@ -875,6 +876,9 @@ class PostgresLedger:
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
         for arm, reward, rewards in self.each(_EARNED, (self.key, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    def pulls(self, experiment: int, until: int, after: int = 0) -> list[tuple[int, int]]:
+        return self.rows(_PULLS, (self.key, after, until))
 
     def events(self, start: int, end: int) -> dict[type, list[Any]]:
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -54,6 +54,8 @@ class Overview(NamedTuple):
     certificate: Certificate | None
     group_of: dict[str, str]  # of every arm; empty where arms are on their own
     playable_since: list[int]  # by arm: when it was added or last unmasked, in microseconds
+    lifetimes: list[tuple[int, int | None]]  # by arm: when it was added, and when it was retired
+    period_pulls: dict[str, int] | None  # by arm, in the current period; None: the log does not tell
     changes: list[ChangeRecord]  # those that were asked for
 
 
@@ -116,6 +118,8 @@ def overview(
         _certificate(experiment) if full else None,
         group_of,
         list(experiment.playable_since),
+        [(at, experiment.retired_at.get(arm)) for arm, at in enumerate(experiment.added_at)],
+        experiment.period_pulls(),
         changes,
     )
 
@@ -135,10 +139,10 @@ def _certificate(experiment: Experiment) -> Certificate | None:
 # contexts
 
 
-def matching(items: Sequence[tuple[str, int]], search: str) -> NDArray[np.int64]:
+def matching(contexts: Mapping[str, int], search: str) -> NDArray[np.int64]:
     """Return the numbers of the contexts whose label contains a string, in any case."""
     wanted = search.casefold()
-    return np.array([number for label, number in items if wanted in label.casefold()], dtype=np.int64)
+    return np.array([number for label, number in contexts.items() if wanted in label.casefold()], dtype=np.int64)
 
 
 def most_frequent(numbers: NDArray[np.int64], counts: NDArray[np.int64], first: int, n: int) -> NDArray[np.int64]:
@@ -146,13 +150,17 @@ def most_frequent(numbers: NDArray[np.int64], counts: NDArray[np.int64], first: 
     decisions = np.zeros(len(numbers), dtype=np.int64)
     counted = numbers < len(counts)
     decisions[counted] = counts[numbers[counted]]
-    return numbers[np.argsort(-decisions, kind="stable")[first : first + n]]
+    order = len(numbers) * decisions - np.arange(len(numbers))  # all differ
+    wanted = min(first + n, len(numbers))
+    top = np.argpartition(-order, wanted - 1)[:wanted] if wanted < len(numbers) else np.arange(wanted)
+    return numbers[top[np.argsort(-order[top])[first:]]]
 
 
-def labels_of(items: Sequence[tuple[str, int]], numbers: Sequence[int]) -> dict[int, str]:
+def labels_of(contexts: Mapping[str, int], numbers: Sequence[int]) -> dict[int, str]:
     """Return the labels of some contexts by number."""
     wanted = set(numbers)
-    return {number: f"{ERASED}{number}" for number in wanted} | {n: label for label, n in items if n in wanted}
+    found = {number: label for label, number in contexts.items() if number in wanted}
+    return {number: found.get(number, f"{ERASED}{number}") for number in wanted}
 
 
 def probabilities(experiment: Experiment, contexts: Sequence[int]) -> list[list[float] | None]:

@@ -88,6 +88,7 @@ _SETTLED_BETWEEN = """select d.seq, d.context, d.arm, d.propensity from decision
     order by d.seq"""
 _EARNED = """select d.arm, r.reward, r.rewards from reward r join decision d on d.seq = r.decision
     where d.experiment = ? and r.seq > ? and r.seq <= ? and r.source in ('client', 'default') order by r.seq"""
+_PULLS = "select arm, count(*) from decision where experiment = ? and seq > ? and seq <= ? group by arm"
 _STATES = """select seq, tally, state, summary, true from snapshot where experiment = ?1 and seq <= ?2
     union all select seq, json_extract(body, '$.tally'), state, json_extract(body, '$.summary'), false from change
     where experiment = ?1 and seq <= ?2 and kind in ('rollback', 'upgrade') order by seq desc"""
@@ -378,6 +379,9 @@ class SqliteStore:
     def earned(self, experiment: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
         for arm, reward, rewards in self.each(_EARNED, (experiment, after, until)):
             yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+
+    def pulls(self, experiment: int, until: int, after: int = 0) -> list[tuple[int, int]]:
+        return self.rows(_PULLS, (experiment, after, until))
 
     def events(self, start: int, end: int) -> dict[type, list[Any]]:
         return {

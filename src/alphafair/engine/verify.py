@@ -130,7 +130,7 @@ def _check_order(store: Ledger) -> None:
 
 
 def _check_books(store: Ledger, changes: list[Change]) -> None:
-    """The books of every closed period have the rewards in the log, and boundaries are those of the calendar."""
+    """The books of every closed period have the rewards and draws in the log, and boundaries are those of the calendar."""
     periodic = {change.experiment for change in changes if change.kind == "new_period"}
     created = [change for change in changes if change.kind == "create" and change.experiment in periodic]
     experiments = {change.experiment: Experiment(change) for change in created}
@@ -142,6 +142,8 @@ def _check_books(store: Ledger, changes: list[Change]) -> None:
         if change.kind == "new_period":
             for arm, reward in store.earned(experiment.key, change.seq, after=counted[experiment.key]):
                 experiment.tally.earned[arm] += reward
+            for arm, n_decisions in store.pulls(experiment.key, change.seq, after=counted[experiment.key]):
+                experiment.tally.pulls[arm] += n_decisions
             counted[experiment.key] = change.seq
             body, due = json.loads(change.body), experiment.next_boundary
             by_calendar = due is not None and due <= body["at"]

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -246,9 +246,15 @@ def described(status: Status) -> ExperimentAnswer:
 
 
 def fairness(status: Status) -> dict[str, float | None]:
-    """Jain's index, alpha-performance and welfare of the accounts; None without accounts, or where not finite."""
+    """Jain's index, alpha-performance and welfare of the accounts; None before the first reward, or if not finite.
+
+    Without accounts only Jain's index is known: that of the sums of rewards.
+    """
+    unknown: dict[str, float | None] = {"jain_index": None, "alpha_performance": None, "welfare": None}
+    if status.rewards + status.defaulted == 0:
+        return unknown
     if not status.accounts or status.alpha is None:
-        return {"jain_index": None, "alpha_performance": None, "welfare": None}
+        return unknown | {"jain_index": jain_index(status, by_group(status, status.cumulative_rewards, status.arms))}
     accounts, groups = [*status.accounts.values()], None
     if status.groups is not None and status.groups.entitlements is not None:
         entitlements = status.groups.entitlements
@@ -261,6 +267,27 @@ def fairness(status: Status) -> dict[str, float | None]:
         "alpha_performance": performance if math.isfinite(performance) else None,
         "welfare": status.welfare,
     }
+
+
+def jain_index(status: Status, values: Mapping[str, float]) -> float | None:
+    """Jain's index of accounts or sums of rewards, by group or arm; None where some are negative, or all are 0."""
+    entitlements = (status.groups.entitlements if status.groups is not None else None) or {}
+    relative = [value / entitlements.get(label, 1.0) for label, value in values.items()]
+    most = max(relative, default=0.0)
+    if min(relative, default=0.0) < 0.0 or not 0.0 < most < math.inf:
+        return None
+    scaled = [value / most for value in relative]
+    return sum(scaled) ** 2 / (len(scaled) * sum(value**2 for value in scaled))
+
+
+def by_group(status: Status, values: Mapping[str, float], arms: Iterable[str]) -> dict[str, float]:
+    """Sums over the arms of each group; by arm where arms are on their own."""
+    labels = (status.groups.labels if status.groups is not None else None) or {}
+    found: dict[str, float] = {}
+    for arm in arms:
+        label = labels.get(arm, arm)
+        found[label] = found.get(label, 0.0) + values.get(arm, 0.0)
+    return found
 
 
 # keys: none of these waits for the writer, so that a leaked key can be revoked while it is busy

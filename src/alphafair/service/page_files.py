@@ -1,13 +1,17 @@
 """The files of the page: HTML, style and scripts in the folder `page` of this package, each with its hash.
 
 A browser keeps files and asks every time whether they have changed, so a new version of the service never meets old
-scripts. The shell is the same for every address of the page; scripts fill it from JSON.
+scripts. The shell of all addresses is the same, but for what it asks the browser to load at once: the scripts of its
+view, and the JSON that they fill it from.
 """
 
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
+import posixpath
+import re
+from collections.abc import Sequence
+from functools import cache, cached_property
 from html import escape
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -15,6 +19,9 @@ from typing import Final, NamedTuple
 
 SHELL: Final = "shell.html"
 ROOT: Final = b"{{root}}"  # in the shell: the prefix of a reverse proxy
+PRELOADS: Final = b"{{preloads}}"  # in the shell: what the browser should load at once
+MAIN: Final = "main.js"
+IMPORT: Final = re.compile(r'(?:from|^import) "(\.{1,2}/[^"]+)"', re.MULTILINE)
 TYPES: Final = {
     ".css": b"text/css; charset=utf-8",
     ".html": b"text/html; charset=utf-8",
@@ -51,11 +58,25 @@ class PageFiles:
         """The files by their path below /static."""
         return {path: _file(path, body) for path, body in _read(resources.files("alphafair.service") / "page", "")}
 
-    @cached_property
-    def shell(self) -> File:
-        """The HTML of every page."""
-        found = self.static[SHELL]
-        return _file(SHELL, found.body.replace(ROOT, escape(self._root_path).encode()))
+    def shell(self, view: str, data: Sequence[str] = ()) -> File:
+        """The HTML of a view, such as `live`; `data` are the paths of the JSON that it asks for first."""
+        lines = [f'  <link rel="preload" as="fetch" href="{{{{root}}}}{escape(path)}" crossorigin>\n' for path in data]
+        lines += [f'  <link rel="modulepreload" href="{{{{root}}}}/static/{path}">\n' for path in self._modules(view)]
+        body = self.static[SHELL].body.replace(PRELOADS, "".join(lines).encode())
+        return _file(SHELL, body.replace(ROOT, escape(self._root_path).encode()))
+
+    @cache  # noqa: B019 - one object for as long as the service runs
+    def _modules(self, view: str) -> list[str]:
+        """The paths of all scripts that a view loads, without the first."""
+        found, open = list[str](), [MAIN, f"views/{view}.js"]
+        while open:
+            path = open.pop(0)
+            if path in found or path not in self.static:
+                continue
+            found.append(path)
+            imports = IMPORT.findall(self.static[path].body.decode())
+            open += [posixpath.normpath(posixpath.join(posixpath.dirname(path), each)) for each in imports]
+        return found[1:]
 
 
 def _read(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 import alphafair
-from alphafair.engine.reports import LogFilter
+from alphafair.engine.reports import ContextProbabilities, LogFilter
 from alphafair.engine.summary import SECOND
 from alphafair.errors import RequestError
 from alphafair.service import page_views
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 LEAST_REWARDS: Final = 100  # rewarded decisions for a curve
 MOST_ROUNDS: Final = 50_000  # of them that are used: the latest
 GROWN, GROWN_SECONDS = 1.1, 60.0  # a curve is computed again once the log is so many times as long, and so much older
+UNESCAPED: Final = "-_.!~*'()"  # by encodeURIComponent, besides letters and digits
 REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has changed
 
 
@@ -54,7 +56,15 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 
 
 def shell(service: Service, request: Request, status: int = 200) -> Response:
-    return _sent(request, service.files.shell, status)
+    """The HTML of the view at an address; the browser asks for its first numbers at once, if it may have them."""
+    view = request.path.rpartition("/")[2].replace("-", "_") or "home"
+    data = ["/session.json"]
+    if status == 200 and view == "home":
+        data.append("/index.json")
+    elif status == 200 and view == "live":
+        name = quote(request.parameters["name"], safe=UNESCAPED)
+        data.append(f"/experiments/{name}/live.json")
+    return _sent(request, service.files.shell(view, data), status)
 
 
 async def page(service: Service, request: Request) -> Response:
@@ -160,9 +170,14 @@ async def live(service: Service, request: Request, name: str) -> LiveAnswer:
 
 
 async def contexts(service: Service, request: Request, name: str, query: ContextsQuery) -> ContextsAnswer:
-    arms, total, found = await asyncio.to_thread(
-        service.engine.frequent_contexts, name, query.search, query.limit, query.offset
-    )
+    def compute() -> tuple[list[str], int, list[ContextProbabilities]]:
+        return service.engine.frequent_contexts(name, query.search, query.limit, query.offset)
+
+    if query.search:
+        arms, total, found = await asyncio.to_thread(compute)
+    else:  # what every page asks for again and again; a change of the experiment, such as an erasure, shows at once
+        key = name, service.engine.version(name), query.limit, query.offset
+        arms, total, found = await service.shared.get(key, compute)
     unknown: list[float | None] = [None] * len(arms)
     rows = [ContextRow(each.label, each.decisions, [*(each.probabilities or unknown)]) for each in found]
     return ContextsAnswer(arms, total, rows)

@@ -126,8 +126,8 @@ class IndexItem(Struct):
     rewards: int  # received from clients, ever
     pending: int  # decisions that wait for a reward
     decisions_per_second: float  # over the last minute
-    welfare: float | None
-    jain_index: float | None
+    welfare: float | None  # null: no reward yet, or the policy keeps no accounts
+    jain_index: float | None  # of the accounts, or where there are none of the sums of rewards; null: no reward yet
     last_event: float | None  # the time of the last event
     sparkline: Sparkline
     marks: list[Mark]  # the most severe first
@@ -158,7 +158,7 @@ class Series(Struct):
     rewards: list[int]  # received from clients, and default rewards
     reward_sums: list[float]  # of those rewards, in the units of the experiment
     expired: list[int]  # decisions closed without a reward when their waiting time ended
-    jain_index: list[float | None]  # of the accounts at the end of the bucket (now, for the last); null: no event in it
+    jain_index: list[float | None]  # at the end of the bucket (now, for the last); null: no event in it, no reward yet
     welfare: list[float | None]
     arms: list[str]  # all arms that there ever were, retired ones included
     arm_decisions: list[list[int]]  # by arm, then by bucket
@@ -168,7 +168,8 @@ class Series(Struct):
 class Share(Struct):
     """A group, or an arm where arms have no groups: what it got and what it is entitled to.
 
-    Shares are parts of the sum over all groups, in [0, 1].
+    Shares are parts of the sum over all groups, in [0, 1]. In `LiveAnswer.shares` decisions and rewards count since the
+    experiment was created, in `period_shares` since the current period began.
     """
 
     label: str
@@ -176,10 +177,12 @@ class Share(Struct):
     live: bool  # false: all its arms are retired
     masked: bool  # all its live arms are masked
     entitled: float  # its entitlement over the sum of entitlements of live groups; 0 for a retired one
-    decisions: float  # its share of all decisions
+    entitlement: float  # its entitlement, before it is divided by that sum
+    live_spans: list[tuple[float, float | None]]  # when it had a live arm: from, until; null: it still has one
+    decisions: float | None  # its share of all decisions; null: the log of an older version does not tell
     rewards: float | None  # its share of the sum of all rewards; null while that sum is not positive
     account: float | None  # what fairness is measured on
-    n_decisions: int
+    n_decisions: int | None
     reward_sum: float
 
 
@@ -199,6 +202,16 @@ class Certificate(Struct):
     sentence: str  # both in words
 
 
+class Book(Struct):
+    """What each group, or arm, earned in a period."""
+
+    number: int
+    started: float
+    ended: float | None  # null: the current one
+    rewards: dict[str, float]  # by group, or by arm where arms have no groups
+    jain_index: float | None  # of the accounts at its end, or without accounts of these rewards; null: no reward in it
+
+
 class LiveAnswer(Struct):
     """One experiment now: what GET /v1/experiments/{name} answers, and what happened over time."""
 
@@ -210,6 +223,9 @@ class LiveAnswer(Struct):
     series: Series
     changes: list[ChangeItem]  # the history, to be marked on the time line; oldest first; `at` is a date
     shares: list[Share]  # in the order of arms, or of groups
+    period_shares: list[Share] | None  # of the current period; null where there was never more than one
+    period_pulls: dict[str, int] | None  # decisions by arm in it; null: the log of an older version does not tell
+    books: list[Book]  # of all periods, the current one last; empty where there was never more than one
     delays: Delays
     certificate: Certificate | None  # null under bandit feedback, and where the policy has none
     marks: list[Mark]
@@ -231,6 +247,9 @@ class LiveUpdate(Struct):
     series: Series
     changes: list[ChangeItem]
     shares: list[Share]
+    period_shares: list[Share] | None
+    period_pulls: dict[str, int] | None
+    books: list[Book]
     delays: Delays
     certificate: Certificate | None
     marks: list[Mark]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +19,12 @@ from alphafair.engine.reports import Certificate as Bounds
 from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
-from alphafair.service.handlers import described
+from alphafair.service.handlers import by_group, described, fairness, jain_index
 from alphafair.service.marks import marks_of
 from alphafair.service.messages import ChangeItem
 from alphafair.service.page_messages import (
     ArmProbability,
+    Book,
     Certificate,
     DecisionAnswer,
     Delays,
@@ -64,10 +66,6 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 # creating an experiment
 
 
@@ -103,7 +101,7 @@ def _guarantee(kind: type[BasePolicy], feedback: Feedback) -> PolicyGuarantee:
 def index_item(found: Overview) -> IndexItem:
     """An experiment at a glance."""
     status, summary = found.status, found.summary
-    jain_index, welfare = found.fairness
+    measured = fairness(status)
     return IndexItem(
         name=status.name,
         policy=status.policy,
@@ -116,8 +114,8 @@ def index_item(found: Overview) -> IndexItem:
         rewards=status.rewards,
         pending=status.pending,
         decisions_per_second=rate(found),
-        welfare=_number(welfare),
-        jain_index=_number(jain_index),
+        welfare=measured["welfare"],
+        jain_index=measured["jain_index"],
         last_event=seconds(summary.last_event),
         sparkline=sparkline(summary, found.at),
         marks=marks_of(found),
@@ -158,9 +156,12 @@ def _in_parts(values: NDArray[Any], before: int, n: int, joined: int) -> NDArray
 def series(found: Overview, first: int = 0) -> Series:
     """What happened over time, from a bucket on; the fairness of the last bucket is the current one."""
     summary, end = found.summary, found.summary.n_buckets
-    fairness = summary.fairness[first:end].copy()
-    if len(fairness):
-        fairness[-1] = found.fairness
+    measured = summary.fairness[:end].copy()
+    measured[-1:] = found.fairness
+    if not found.status.accounts:
+        measured[:, 0] = _jain_of_rewards(found)
+    measured[np.cumsum(summary.rewards[:end]) == 0] = np.nan  # all are equal before the first reward
+    measured = measured[first:]
     decisions, earned = summary.arm_decisions[first:end], summary.arm_rewards[first:end]
     return Series(
         start=summary.start / SECOND,
@@ -170,25 +171,79 @@ def series(found: Overview, first: int = 0) -> Series:
         rewards=summary.rewards[first:end].tolist(),
         reward_sums=earned.sum(axis=1).tolist(),
         expired=summary.expired[first:end].tolist(),
-        jain_index=_known(fairness[:, 0]),
-        welfare=_known(fairness[:, 1]),
+        jain_index=_known(measured[:, 0]),
+        welfare=_known(measured[:, 1]),
         arms=list(found.status.pulls),
         arm_decisions=decisions.T.tolist(),
         arm_reward_sums=earned.T.tolist(),
     )
 
 
+def _members(found: Overview) -> dict[str, list[int]]:
+    """The numbers of the arms of every group, retired ones included; or of every arm where arms are on their own."""
+    members: dict[str, list[int]] = {}
+    for number, arm in enumerate(found.status.pulls):
+        members.setdefault(found.group_of.get(arm, arm), []).append(number)
+    return members
+
+
+def _entitlements(found: Overview) -> dict[str, float]:
+    given = (found.status.groups.entitlements if found.status.groups is not None else None) or {}
+    return {label: given.get(label, 1.0) for label in _members(found)}
+
+
+def _spans(found: Overview, numbers: Sequence[int]) -> list[tuple[int, int | None]]:
+    """When at least one of some arms was live: from, until."""
+    spans: list[tuple[int, int | None]] = []
+    for since, until in sorted((found.lifetimes[number] for number in numbers), key=itemgetter(0)):
+        if spans and (spans[-1][1] is None or since <= spans[-1][1]):
+            last = spans.pop()
+            ends = [last[1], until]
+            spans.append((last[0], None if None in ends else max(last[1] or 0, until or 0)))
+        else:
+            spans.append((since, until))
+    return spans
+
+
+def _jain_of_rewards(found: Overview) -> NDArray[np.float64]:
+    """Jain's index of the sums of rewards at the end of every bucket, over those that were live then."""
+    summary, end = found.summary, found.summary.n_buckets
+    earned = summary.arm_rewards[:end].cumsum(axis=0)
+    ends = summary.start + summary.width * np.arange(1, end + 1)
+    total, squares, n, negative = np.zeros(end), np.zeros(end), np.zeros(end), np.zeros(end, dtype=np.bool_)
+    entitlements = _entitlements(found)
+    for label, numbers in _members(found).items():
+        live = np.zeros(end, dtype=np.bool_)
+        for since, until in _spans(found, numbers):
+            live |= (since < ends) & (until is None or until >= ends)
+        value = np.where(live, earned[:, numbers].sum(axis=1) / entitlements[label], 0.0)
+        total, squares, n, negative = total + value, squares + value**2, n + live, negative | (value < 0.0)
+    known = (squares > 0.0) & ~negative
+    return np.asarray(np.divide(total**2, n * squares, out=np.full(end, np.nan), where=known))
+
+
 def shares(found: Overview) -> list[Share]:
-    """What every group, or arm, got, and what it is entitled to."""
-    status = found.status
+    """What every group, or arm, got since the start, and what it is entitled to."""
+    return _shares(found, found.status.pulls, found.status.cumulative_rewards)
+
+
+def period_shares(found: Overview) -> list[Share] | None:
+    """What every group, or arm, got in the current period; None where there was never more than one."""
+    periods = found.status.periods
+    return _shares(found, found.period_pulls, periods[-1].rewards) if periods else None
+
+
+def _shares(found: Overview, pulls: Mapping[str, int] | None, earned: Mapping[str, float]) -> list[Share]:
+    status, every = found.status, list(found.status.pulls)
     live, masked = set(status.arms), set(status.masked_arms)
-    members: dict[str, list[str]] = {}
-    for arm in status.pulls:
-        members.setdefault(found.group_of.get(arm, arm), []).append(arm)
-    entitlements = (status.groups.entitlements if status.groups is not None else None) or {}
-    entitled = {label: entitlements.get(label, 1.0) for label, arms in members.items() if live & set(arms)}
+    members = {label: [every[number] for number in numbers] for label, numbers in _members(found).items()}
+    weights = _entitlements(found)
+    entitled = {label: weights[label] for label, arms in members.items() if live & set(arms)}
     all_entitled = sum(entitled.values()) or 1.0
-    all_rewards = sum(status.cumulative_rewards.values())
+    all_rewards, all_pulls = sum(earned.values()), max(1, sum((pulls or {}).values()))
+    n_decisions = {label: None if pulls is None else sum(pulls[arm] for arm in arms) for label, arms in members.items()}
+    rewards = {label: sum(earned.get(arm, 0.0) for arm in arms) for label, arms in members.items()}
+    spans = {label: _spans(found, numbers) for label, numbers in _members(found).items()}
     return [
         Share(
             label=label,
@@ -196,14 +251,27 @@ def shares(found: Overview) -> list[Share]:
             live=label in entitled,
             masked=label in entitled and live & set(arms) <= masked,
             entitled=entitled.get(label, 0.0) / all_entitled,
-            decisions=sum(status.pulls[arm] for arm in arms) / max(1, status.decisions),
-            rewards=sum(status.cumulative_rewards[arm] for arm in arms) / all_rewards if all_rewards > 0.0 else None,
+            entitlement=weights[label],
+            live_spans=[(since / SECOND, seconds(until)) for since, until in spans[label]],
+            decisions=None if (n := n_decisions[label]) is None else n / all_pulls,
+            rewards=rewards[label] / all_rewards if all_rewards > 0.0 else None,
             account=status.accounts.get(label),
-            n_decisions=sum(status.pulls[arm] for arm in arms),
-            reward_sum=sum(status.cumulative_rewards[arm] for arm in arms),
+            n_decisions=n,
+            reward_sum=rewards[label],
         )
         for label, arms in members.items()
     ]
+
+
+def books(found: Overview) -> list[Book]:
+    """What every group, or arm, earned in each period, and how evenly."""
+    rows = []
+    for period in found.status.periods:
+        rewards = by_group(found.status, period.rewards, period.rewards)
+        jain = jain_index(found.status, period.accounts or rewards) if any(rewards.values()) else None
+        ended = None if period.ended is None else period.ended.timestamp()
+        rows.append(Book(period.number, period.started.timestamp(), ended, rewards, jain))
+    return rows
 
 
 def delays(summary: Summary) -> Delays:
@@ -239,6 +307,9 @@ def _parts_of(found: Overview, first: int) -> dict[str, Any]:
         "series": series(found, first),
         "changes": [ChangeItem(*change) for change in found.changes],
         "shares": shares(found),
+        "period_shares": period_shares(found),
+        "period_pulls": found.period_pulls,
+        "books": books(found),
         "delays": delays(found.summary),
         "certificate": certificate(found.certificate),
         "marks": marks_of(found),

@@ -38,6 +38,7 @@ from alphafair.service.openapi import Documents
 from alphafair.service.page_files import PageFiles
 from alphafair.service.precompile import kinds_in_use, precompile
 from alphafair.service.routes import Methods, Route
+from alphafair.service.shared import SharedAnswers
 from alphafair.service.watchers import Watchers
 from alphafair.service.writer import Writer
 
@@ -100,7 +101,7 @@ class Service:
         closed = self.measures.connection_closed
         self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)
         self.documents, self.files, self.root_path = Documents(root_path), PageFiles(root_path), root_path
-        self.watchers, self.calculations = Watchers(self), Calculations()
+        self.watchers, self.calculations, self.shared = Watchers(self), Calculations(), SharedAnswers()
         self.curves: dict[int, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
         self._lines, self._fault_lines = LimitedLines(self.measures.left_out), LimitedLines(self.measures.left_out)

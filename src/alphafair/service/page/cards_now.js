@@ -1,26 +1,32 @@
 // Cards of one experiment as it is now: shares, delays, the certificate, changes, books of periods.
 
 import { rollBackButton } from "./actions.js";
-import { asTable, card, delayBars, delayRows, quantile, segments } from "./charts.js";
-import { h, label, put, setText, table } from "./dom.js";
-import { change as changeText, duration, fullTime, integer, number, time } from "./format.js";
+import { asTable, card, delayBars, delayRows, quantile, segments, sinceChoice } from "./charts.js";
+import { h, label, put, renew, setText, table } from "./dom.js";
+import { change as changeText, duration, fixed, fullTime, integer, number, percent, shortTime, time } from "./format.js";
 import { armShares, sharesTable } from "./shares.js";
 
-const PERIOD_COLUMNS = 12; // arms in the books of periods
+const PERIOD_COLUMNS = 12; // groups, or arms, in the books of periods
+const LOOSE = 2; // a certificate above says little
 
 // shares now
 
 export function whoGetsWhat() {
   const shown = sharesTable();
-  const aside = h("div", {});
+  const byGroup = h("div", {});
+  const since = sinceChoice((value) => ((period = value), draw(...last)));
+  const aside = h("div", { class: "asides" }, since.element, byGroup);
   let grouped = true;
+  let period = true;
   let last = null;
   function draw(live, colours) {
     last = [live, colours];
+    since.show(live);
+    const shares = (period && live.period_shares) || live.shares;
     const groups = live.experiment.groups?.labels;
-    if (groups && !aside.firstChild)
+    if (groups && !byGroup.firstChild)
       put(
-        aside,
+        byGroup,
         segments(
           "Fair to",
           [
@@ -32,13 +38,13 @@ export function whoGetsWhat() {
         ),
       );
     if (groups && !grouped) {
-      const arms = armShares(live.experiment);
+      const arms = armShares(live, period);
       shown.draw(
         "Arm",
         arms,
         new Map(arms.map((each) => [each.label, colours.get(groups[each.label]) ?? "arm-other"])),
       );
-    } else shown.draw(groups ? "Group" : "Arm", live.shares, colours);
+    } else shown.draw(groups ? "Group" : "Arm", shares, colours);
   }
   const element = card(
     "Who gets what",
@@ -51,7 +57,7 @@ export function whoGetsWhat() {
 // rewards that come late
 
 export function delays() {
-  const body = h("div", {});
+  const body = h("div", { class: "fill" });
   const figures = h("dl", { class: "pairs" });
   let last = null;
   const numbers = asTable(() => {
@@ -67,7 +73,7 @@ export function delays() {
   function draw(live) {
     last = live;
     const count = live.delays.counts.reduce((sum, each) => sum + each, 0);
-    put(body, delayBars(live.delays, live.experiment.reward_wait));
+    renew(body, delayBars(live.delays, live.experiment.reward_wait));
     put(
       figures,
       count > 0 && [
@@ -89,9 +95,8 @@ export function delays() {
   return {
     element: card(
       "Delay of rewards",
-      { id: "delays", span: "span-5 wide-3", sub: "From the decision to its reward." },
+      { id: "delays", span: "span-5 wide-4", sub: "From the decision to its reward." },
       body,
-      h("br"),
       figures,
       numbers,
     ),
@@ -115,6 +120,8 @@ export function guarantee() {
             h("p", { class: "muted small" }, "the present welfare: no fixed policy in hindsight has more"),
           ),
         h("p", {}, certificate.sentence),
+        certificate.welfare_ratio > LOOSE &&
+          h("p", { class: "muted" }, "So loose a bound says little yet. It tightens as rewards arrive."),
         certificate.regret !== null &&
           h("dl", { class: "pairs" }, h("dt", {}, "Regret at most"), h("dd", {}, number(certificate.regret, 4))),
       );
@@ -129,7 +136,7 @@ export function guarantee() {
   return {
     element: card(
       "Certificate",
-      { id: "certificate", span: "span-4 wide-3", sub: "What is proved about this run." },
+      { id: "certificate", sub: "What is proved about this run." },
       body,
     ),
     draw,
@@ -176,7 +183,7 @@ export function history() {
   return {
     element: card(
       "Changes",
-      { id: "history", span: "span-4 wide-3", sub: "Who changed what, newest first." },
+      { id: "history", sub: "Who changed what, newest first." },
       list,
       more,
     ),
@@ -190,26 +197,19 @@ export function books() {
   const body = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Books of periods" });
   const element = card(
     "Books of periods",
-    { id: "periods", span: "span-4 wide-3", sub: "What each arm earned, period by period." },
+    { id: "periods", sub: "What each earned, period by period, and how evenly." },
     body,
   );
-  function draw({ experiment }) {
-    if (experiment.periods.length === 0) {
-      put(
-        body,
-        h(
-          "p",
-          { class: "muted" },
-          "Fairness counts since the experiment was created: there is one period. Start another by hand, or create an experiment with a period such as 7d.",
-        ),
-      );
-      return;
-    }
-    const arms = [...experiment.arms, ...experiment.retired_arms].slice(0, PERIOD_COLUMNS);
-    put(
+  function draw({ books: periods, shares }) {
+    element.hidden = periods.length === 0; // there was never more than one
+    if (periods.length === 0) return;
+    const columns = shares.map((each) => each.label).slice(0, PERIOD_COLUMNS);
+    const sum = (each) => Object.values(each.rewards).reduce((all, one) => all + one, 0);
+    const part = (each, value) => (each.ended && sum(each) > 0 ? percent(value / sum(each), 0) : null);
+    renew(
       body,
       table(
-        "Rewards by period and arm",
+        "Rewards and fairness by period",
         [
           {
             title: "Period",
@@ -217,25 +217,28 @@ export function books() {
             class: "nowrap",
             cell: (each) => [
               `${each.number}`,
-              h("div", { class: "muted small" }, each.ended ? `${time(each.started)}` : "now"),
+              h(
+                "div",
+                { class: "muted small", title: `${fullTime(each.started)} – ${each.ended ? fullTime(each.ended) : "now"}` },
+                `${shortTime(each.started)} – ${each.ended ? shortTime(each.ended) : "now"}`,
+              ),
             ],
           },
-          {
-            title: "All",
+          { title: "Jain’s index", number: true, cell: (each) => fixed(each.jain_index, 3) },
+          { title: "All", number: true, cell: (each) => number(sum(each), 4) },
+          ...columns.map((one) => ({
+            title: label(one),
             number: true,
             cell: (each) =>
-              number(
-                Object.values(each.rewards).reduce((sum, one) => sum + one, 0),
-                4,
-              ),
-          },
-          ...arms.map((arm) => ({
-            title: label(arm),
-            number: true,
-            cell: (each) => (arm in each.rewards ? number(each.rewards[arm], 4) : "–"),
+              one in each.rewards
+                ? [
+                    number(each.rewards[one], 4),
+                    h("div", { class: "muted small" }, part(each, each.rewards[one])),
+                  ]
+                : "–",
           })),
         ],
-        [...experiment.periods].reverse(),
+        [...periods].reverse(),
       ),
     );
   }

@@ -1,9 +1,9 @@
 // Cards of one experiment with charts over time: fairness, reward and traffic, shares.
 
-import { card, legend, lines, segments } from "./charts.js";
-import { h, put } from "./dom.js";
-import { compact, duration, fixed, integer, number, percent, plural } from "./format.js";
-import { cumulativeShares, held, movingMean, reach, times } from "./series.js";
+import { card, legend, lines, segments, sinceChoice } from "./charts.js";
+import { h, put, setText } from "./dom.js";
+import { compact, duration, fixed, integer, number, percent, plain, plural } from "./format.js";
+import { cumulativeShares, entitledAt, held, movingMean, reach, times, upToNow } from "./series.js";
 
 const GREY_LINES = 40; // arms without a colour that still get a thin line
 
@@ -34,7 +34,7 @@ export function fairness() {
   function draw(live) {
     last = live;
     const x = times(live);
-    const column = held(live.series[shown]);
+    const column = held(upToNow(live, live.series[shown], null));
     const from = column.findIndex((each) => each !== null);
     chart.draw(
       [{ text: shown === "jain_index" ? "Jain’s index" : "Welfare", name: "accent", fill: true }],
@@ -43,15 +43,28 @@ export function fairness() {
       live.changes,
     );
     chart.describe(from < 0 ? "No data yet." : `Now ${number(column.at(-1), 4)}.`);
+    const { policy, accounts } = live.experiment;
+    const counts = Object.keys(accounts).length > 0;
+    chart.explain(
+      counts
+        ? "Fairness is shown from the first reward on."
+        : shown === "welfare"
+          ? `The policy ${policy} keeps no accounts, so there is no welfare.`
+          : live.experiment.rewards + live.experiment.defaulted > 0
+            ? "Jain’s index needs rewards that are not negative, and some that are positive."
+            : "Fairness is shown from the first reward on.",
+    );
+    setText(
+      sub,
+      counts
+        ? "How evenly accounts stand, 1 being as entitled. Dashed lines mark changes."
+        : `How evenly rewards are shared, 1 being as entitled: the policy ${policy} keeps no accounts.`,
+    );
   }
+  const sub = h("span", {});
   const element = card(
     "Fairness",
-    {
-      id: "fairness",
-      span: "span-6 wide-4",
-      sub: "How evenly accounts stand, 1 being as entitled. Dashed lines mark changes.",
-      aside: choice,
-    },
+    { id: "fairness", span: "span-6 wide-4", sub, aside: choice },
     chart.element,
     chart.numbers,
   );
@@ -86,24 +99,32 @@ export function earnings() {
     const { series } = live;
     const x = times(live);
     if (shown === "reward") {
-      const mean = movingMean(series.reward_sums, series.rewards, reach(x.length));
-      const raw = series.rewards.map((count, k) => (count > 0 ? series.reward_sums[k] / count : null));
+      const n = reach(series.rewards.length);
+      const mean = upToNow(live, movingMean(series.reward_sums, series.rewards, n), null);
+      const means = series.rewards.map((count, k) => (count > 0 ? series.reward_sums[k] / count : null));
+      const raw = upToNow(live, means, null);
       const any = raw.some((each) => each !== null);
-      const width = duration(reach(x.length) * series.width);
+      const width = duration(n * series.width);
       const named = [
-        { text: `Mean of ${width}`, name: "arm-2", width: 2.5 },
+        { text: `Mean of ${width}`, name: "arm-2", width: 2.5, gap: 0 }, // it covers silences of that length itself
         {
           text: `Each ${series.width === 1 ? "second" : duration(series.width)}`,
           name: "arm-2",
           width: 1,
           faint: true,
+          gap: n * series.width,
         },
       ];
       chart.draw(named, any ? x : [], any ? [mean, raw] : [[], []], live.changes);
-      chart.describe(any ? `Mean reward of late ${number(mean.at(-1))}.` : "No data yet.");
-      put(key, legend(named));
+      chart.describe(any ? `Mean reward of late ${number(mean.findLast((each) => each !== null))}.` : "No data yet.");
+      put(key, any && legend(named));
     } else {
-      const perSecond = (column) => column.map((each) => each / series.width);
+      const perSecond = (column) =>
+        upToNow(
+          live,
+          column.map((each) => each / series.width),
+          0,
+        );
       const named = [
         { text: "Decisions per second", name: "arm-0", fill: true, steps: true, width: 1.5 },
         { text: "Rewards per second", name: "arm-2", steps: true, width: 1.5 },
@@ -131,12 +152,13 @@ export function earnings() {
 
 export function sharesOverTime() {
   let shown = "arm_reward_sums";
+  let period = true;
   let last = null;
   const chart = lines({
     title: "Shares over time",
     format: (value) => percent(value),
-    axisFormat: (value) => percent(value, 0),
-    range: (low, high) => [0, Math.min(1, Math.max(0.05, (high ?? 1) * 1.1))],
+    axisFormat: (value) => `${plain(100 * value)}%`,
+    range: (_, high) => [0, Math.min(1, Math.max(0.05, (high ?? 1) * 1.1))],
     sync: "time",
     sortTip: true,
     settle: true,
@@ -155,9 +177,18 @@ export function sharesOverTime() {
       if (last) draw(...last);
     },
   );
+  const since = sinceChoice((value) => ((period = value), draw(...last)));
+  const sub = h("span", {});
   function draw(live, colours) {
     last = [live, colours];
-    const { series, shares } = live;
+    since.show(live);
+    const inPeriod = period && live.period_shares !== null;
+    const shares = inPeriod ? live.period_shares : live.shares;
+    setText(sub, `Of everything ${inPeriod ? "in this period" : "since the start"}, up to each moment.`);
+    const started = inPeriod ? live.books.at(-1).started : -Infinity;
+    const begin = Math.max(0, Math.floor((started - live.series.start) / live.series.width));
+    const arms = (rows) => rows.map((row) => upToNow(live, row, 0).slice(begin));
+    const series = { arms: live.series.arms, [shown]: arms(live.series[shown]) };
     const rank = (each) => (colours.has(each.label) ? 1 : 0);
     const kept = [...shares].sort((a, b) => rank(a) - rank(b)).slice(-GREY_LINES - colours.size); // coloured lines are drawn last, on top
     const row = new Map(series.arms.map((arm, k) => [arm, k]));
@@ -165,9 +196,8 @@ export function sharesOverTime() {
     const every = cumulativeShares(series[shown], shares.map(membersOf));
     const place = new Map(shares.map((each, k) => [each.label, k]));
     const columns = kept.map((each) => every[place.get(each.label)]);
-    const x = times(live);
+    const x = times(live).slice(begin);
     const from = columns.length ? columns[0].findIndex((each) => each !== null) : -1;
-    const due = [...new Set(shares.filter((each) => each.live).map((each) => each.entitled.toFixed(6)))].map(Number);
     const named = kept.map((each) => ({
       text: each.label,
       name: colours.get(each.label) ?? "arm-other",
@@ -175,14 +205,14 @@ export function sharesOverTime() {
       faint: !colours.has(each.label),
       hideTip: !colours.has(each.label),
     }));
-    const entitled = dueLines(shares, due, colours);
     const after = x.slice(Math.max(0, from));
+    const entitled = dueLines(after, shares, colours);
     if (from < 0) chart.draw([], [], [], live.changes);
     else
       chart.draw(
-        [...named, ...entitled],
+        [...named, ...entitled.map(([line]) => line)],
         after,
-        [...columns.map((each) => each.slice(from)), ...entitled.map((each) => after.map(() => each.value))],
+        [...columns.map((each) => each.slice(from)), ...entitled.map(([, column]) => column)],
         live.changes,
       );
     chart.describe(
@@ -195,18 +225,24 @@ export function sharesOverTime() {
     const grey = shares.length - [...colours.keys()].length;
     put(
       key,
-      legend([
-        ...shares
-          .filter((each) => colours.has(each.label))
-          .map((each) => ({ text: each.label, name: colours.get(each.label) })),
-        ...(grey > 0 ? [{ text: plural(grey, "other"), name: "arm-other" }] : []),
-        ...(entitled.length > 0 ? [{ text: "Entitled", name: "ink-2", kind: "dashed" }] : []),
-      ]),
+      from >= 0 &&
+        legend([
+          ...shares
+            .filter((each) => colours.has(each.label))
+            .map((each) => ({ text: each.label, name: colours.get(each.label) })),
+          ...(grey > 0 ? [{ text: plural(grey, "other"), name: "arm-other" }] : []),
+          ...(entitled.length > 0 ? [{ text: "Entitled", name: "ink-2", kind: "dashed" }] : []),
+        ]),
     );
   }
   const element = card(
     "Shares over time",
-    { id: "shares-over-time", span: "span-6 wide-4", sub: "Of everything earned up to each moment.", aside: choice },
+    {
+      id: "shares-over-time",
+      span: "span-6 wide-4",
+      sub,
+      aside: h("div", { class: "asides" }, since.element, choice),
+    },
     chart.element,
     key,
     chart.numbers,
@@ -215,17 +251,17 @@ export function sharesOverTime() {
 }
 
 /** One dashed line where all are entitled to the same, else one for each that has a colour. */
-function dueLines(shares, due, colours) {
-  const dashed = { width: 1.5, dash: [5, 4], hideTip: true };
-  if (due.length === 1) return [{ text: "Entitled", name: "ink-2", value: due[0], ...dashed, hideTip: false }];
+function dueLines(x, shares, colours) {
+  const column = entitledAt(x, shares);
+  const dashed = { width: 1.5, dash: [5, 4], hideTip: true, steps: true, gap: 0 };
+  if (new Set(shares.map((each) => each.entitlement)).size === 1) {
+    const all = shares.map(column);
+    const value = x.map((_, k) => all.find((each) => each[k] !== null)?.[k] ?? null);
+    return [[{ text: "Entitled", name: "ink-2", ...dashed, hideTip: false }, value]];
+  }
   return shares
-    .filter((each) => each.live && colours.has(each.label))
-    .map((each) => ({
-      text: `Entitled: ${each.label}`,
-      name: colours.get(each.label),
-      value: each.entitled,
-      ...dashed,
-    }));
+    .filter((each) => colours.has(each.label))
+    .map((each) => [{ text: `Entitled: ${each.label}`, name: colours.get(each.label), ...dashed }, column(each)]);
 }
 
 function padded(low, high) {

@@ -1,7 +1,7 @@
 // Charts: time series with uPlot, sparklines, and the table behind each of them.
 
 import uPlot from "./vendor/uplot/uPlot.esm.js";
-import { h, label, put, s, table } from "./dom.js";
+import { announce, h, label, put, renew, s, table } from "./dom.js";
 import { change as changeText, duration, fullTime, plain, seconds, time } from "./format.js";
 
 // colours
@@ -83,6 +83,20 @@ export function segments(name, choices, chosen, onchoose) {
   return put(group, buttons);
 }
 
+/** The choice between the current period and everything; hidden where there was never more than one period. */
+export function sinceChoice(onchoose) {
+  const element = segments(
+    "Counted",
+    [
+      [true, "This period"],
+      [false, "Since the start"],
+    ],
+    true,
+    onchoose,
+  );
+  return { element, show: (live) => (element.hidden = live.period_shares === null) };
+}
+
 /** The numbers of a chart as a table, built when it is opened and kept up to date while it is open. */
 export function asTable(build) {
   const holder = h("div", {
@@ -93,11 +107,11 @@ export function asTable(build) {
   });
   const details = h(
     "details",
-    { class: "as-table", ontoggle: () => details.open && put(holder, build()) },
+    { class: "as-table", ontoggle: () => details.open && renew(holder, build()) },
     h("summary", {}, "Show as table"),
     holder,
   );
-  details.renew = () => details.open && put(holder, build());
+  details.renew = () => details.open && renew(holder, build());
   return details;
 }
 
@@ -122,23 +136,28 @@ export function legend(entries) {
 
 // charts over time
 
-const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+const FONTS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 const SHORTEST = 20; // seconds on the axis of time
 const ROWS = 240; // of the table of a chart: more would only slow down a screen reader
+const READ = 4; // lines that are read to a screen reader at a moment
+
+/** Pixels of a length in design pixels: canvases grow with the letters around them, as on a 4K screen. */
+const scaled = (length) => (length * parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
 
 /**
- * A chart of lines, with changes marked. Lines: {text, name (of a colour), width, dash, fill, faint, steps, hideTip}.
- * `draw(x, columns, changes)` shows new data. Options: format, range(min, max), height, sync, empty, xFormat, xTitle,
- * bands, scale (of x, not time).
+ * A chart of lines, with changes marked. Lines: {text, name (of a colour), width, dash, fill (where the axis starts at
+ * 0), faint, steps (up to each x), hideTip, gap (how much of x without values a line spans; default: any)}.
+ * `draw(x, columns, changes)` shows new data. Options: format, range(min, max), height (the least; a chart fills its
+ * card), sync, empty, xFormat, xTitle, bands, scale (of x, not time).
  */
 export function lines(options) {
-  const { format, height = innerWidth >= 2200 ? 280 : 220, sync, empty = "No data yet.", linear = null } = options;
+  const { format, height = 220, sync, empty = "No data yet.", linear = null } = options;
   const plot = h("div", {
-    class: "plot",
+    class: "plot chart",
     role: "img",
     tabindex: "0",
     "aria-label": options.title,
-    style: { height: `${height}px` },
+    style: { "--height": `${height / 16}rem` },
   });
   const nothing = h("p", { class: "nothing" }, empty);
   const tip = h("div", { class: "tip", hidden: true });
@@ -147,6 +166,8 @@ export function lines(options) {
   let specification = [];
   let data = [[]];
   let changes = [];
+  let letters = 0; // their size when the chart was built
+  let pinned = null; // the x that is read with the keyboard
 
   function numbersOf() {
     const [x, ...columns] = data;
@@ -176,17 +197,18 @@ export function lines(options) {
   function build() {
     chart?.destroy();
     drawn.delete(chart);
+    letters = scaled(12);
     const axis = {
       stroke: () => colour("ink-3"),
-      font: FONT,
+      font: `${letters}px ${FONTS}`,
       grid: { stroke: () => colour("grid"), width: 1 },
       ticks: { show: false },
     };
     chart = new uPlot(
       {
         width: plot.clientWidth || 600,
-        height,
-        padding: [10, 22, 0, 0],
+        height: plot.clientHeight || scaled(height),
+        padding: [scaled(10), scaled(22), 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: sync && { key: sync } },
         scales: {
@@ -198,18 +220,20 @@ export function lines(options) {
         axes: [
           {
             ...axis,
-            space: linear ? 30 : (_, __, low, high) => (high - low > 36000 ? 96 : high - low > 240 ? 44 : 74),
+            space: linear
+              ? scaled(30)
+              : (_, __, low, high) => scaled(high - low > 36000 ? 96 : high - low > 240 ? 44 : 74),
             ...(linear
               ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) }
               : { values: TIME_VALUES }),
-            gap: 6,
-            size: 30,
+            gap: scaled(6),
+            size: scaled(30),
           },
           {
             ...axis,
-            size: 54,
-            gap: 6,
-            space: 32,
+            size: scaled(54),
+            gap: scaled(6),
+            space: scaled(32),
             values: (_, at) => at.map((each) => (options.axisFormat ?? plain)(each)),
           },
         ],
@@ -220,18 +244,22 @@ export function lines(options) {
             stroke: line.hidden ? "transparent" : () => (line.faint ? faded(line.name, 0.4) : colour(line.name)),
             width: line.hidden ? 0 : (line.width ?? 2),
             dash: line.dash,
-            fill: line.fill ? () => faded(line.name, 0.13) : undefined,
+            fill: line.fill ? (self) => (self.scales.y.min === 0 ? faded(line.name, 0.13) : "transparent") : undefined,
             points: {
               show: line.points ?? ((plot) => plot.data[0].length < 4),
               size: 6,
               fill: () => colour(line.name),
             },
-            paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
-            spanGaps: true,
+            paths: line.steps ? uPlot.paths.stepped({ align: -1 }) : undefined,
+            spanGaps: line.gap === undefined,
+            gaps: (self, _, __, ___, found) => {
+              const span = line.gap === undefined ? 0 : devicePixelRatio * (self.valToPos(line.gap, "x") - self.valToPos(0, "x"));
+              return found.filter(([from, to]) => to - from > span);
+            },
           })),
         ],
         bands: (options.bands ?? []).map(({ series, name }) => ({ series, fill: () => faded(name, 0.16) })),
-        hooks: { setCursor: [showTip], drawClear: [marks], setSize: [marks] },
+        hooks: { setCursor: [showTip], drawClear: [marks], draw: [point], setSize: [marks] },
       },
       data,
       plot,
@@ -309,19 +337,54 @@ export function lines(options) {
   }
 
   new ResizeObserver(() => {
-    if (chart && plot.clientWidth && plot.clientWidth !== chart.width)
-      chart.setSize({ width: plot.clientWidth, height });
+    if (!chart || !plot.clientWidth) return;
+    if (letters !== scaled(12)) build();
+    else if (plot.clientWidth !== chart.width || plot.clientHeight !== chart.height)
+      chart.setSize({ width: plot.clientWidth, height: plot.clientHeight });
   }).observe(plot);
+
+  /** Point at the moment that is read with the keyboard: new data must not move it. */
+  function point() {
+    if (pinned !== null && chart) chart.setCursor({ left: chart.valToPos(pinned, "x"), top: scaled(30) });
+  }
+
+  /** What the chart shows at a moment, in words. */
+  function reading(k) {
+    const values = specification
+      .map((line, column) => ({ line, value: data[column + 1][k] }))
+      .filter(({ line, value }) => !line.hideTip && value !== null && value !== undefined);
+    const near = changes.filter((each) => !linear && seconds(each.at) > (data[0][k - 1] ?? 0) && seconds(each.at) <= data[0][k]);
+    return [
+      linear ? linear.tip(data[0][k], k) : time(data[0][k]),
+      ...values.slice(0, READ).map(({ line, value }) => `${line.text} ${format(value)}`),
+      values.length > READ && `and ${values.length - READ} more`,
+      ...near.map(changeText),
+    ]
+      .filter(Boolean)
+      .join(", ");
+  }
+
+  const unpin = () => (pinned = null);
+  plot.addEventListener("pointermove", unpin);
+  plot.addEventListener("blur", () => {
+    if (pinned !== null) chart?.setCursor({ left: -10, top: -10 });
+    unpin();
+  });
 
   plot.addEventListener("keydown", (event) => {
     if (!chart || !["ArrowLeft", "ArrowRight", "Home", "End", "Escape"].includes(event.key)) return;
     event.preventDefault();
-    if (event.key === "Escape") return void chart.setCursor({ left: -10, top: -10 });
+    if (event.key === "Escape") {
+      unpin();
+      return void chart.setCursor({ left: -10, top: -10 });
+    }
     const last = data[0].length - 1;
-    const now = chart.cursor.left >= 0 ? (chart.cursor.idx ?? last) : last;
+    const now = pinned !== null ? nearest(data[0], pinned) : chart.cursor.left >= 0 ? (chart.cursor.idx ?? last) : last;
     const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last }[event.key];
     const at = Math.min(last, Math.max(0, to));
-    chart.setCursor({ left: chart.valToPos(data[0][at], "x"), top: 30 });
+    pinned = data[0][at];
+    point();
+    announce(reading(at));
   });
 
   return {
@@ -348,11 +411,22 @@ export function lines(options) {
       }
       numbers.renew();
     },
+    /** Say why there is nothing to show. */
+    explain(text) {
+      nothing.textContent = text;
+    },
     /** Say in words what the chart shows, for screen readers. */
     describe(text) {
       plot.setAttribute("aria-label", `${options.title}. ${text}`);
     },
   };
+}
+
+/** The place of the value that is nearest to one; values increase. */
+function nearest(values, wanted) {
+  const after = values.findIndex((each) => each >= wanted);
+  if (after <= 0) return after < 0 ? values.length - 1 : 0;
+  return wanted - values[after - 1] < values[after] - wanted ? after - 1 : after;
 }
 
 // Times below an axis, by the distance between marks.

@@ -36,14 +36,30 @@ export function put(element, ...children) {
   return element;
 }
 
-/** A function (key, make) that replaces the children of an element only when the key differs from the last one. */
-export function renewer(element) {
-  let last;
-  return (key, make) => {
-    if (key === last) return;
-    last = key;
-    put(element, make());
-  };
+/**
+ * Make the only child of an element look like `fresh`. Elements that are there already stay, with the place to which one
+ * has scrolled, the focus and the selection; only what differs is changed. Not for elements with listeners.
+ */
+export function renew(element, fresh) {
+  if (element.children.length === 1) follow(element.firstElementChild, fresh);
+  else put(element, fresh);
+}
+
+function follow(old, fresh) {
+  if (old.nodeName !== fresh.nodeName) return void old.replaceWith(fresh);
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    if (name === "style") old.style.cssText = fresh.style.cssText; // the attribute itself is refused by the policy
+    else old.setAttribute(name, value);
+  }
+  const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+  for (const extra of before.slice(after.length)) extra.remove();
+  after.forEach((each, k) => (k < before.length ? follow(before[k], each) : old.append(each)));
 }
 
 /** Set a text only if it differs, so that selections and screen readers are left alone. */
@@ -128,8 +144,6 @@ export function icon(name) {
     {
       class: `icon icon-${name}`,
       viewBox: "0 0 20 20",
-      width: 16,
-      height: 16,
       "aria-hidden": "true",
       focusable: "false",
     },

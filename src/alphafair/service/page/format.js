@@ -77,6 +77,8 @@ export const timeParts = (at) =>
   time(at)
     .match(/^(.*, )(.*)$/)
     ?.slice(1) ?? ["", time(at)];
+/** To the minute. */
+export const shortTime = (at) => time(at).replace(/:\d\d$/, "");
 export const day = (at) => (at === null || at === undefined ? NONE : dayOnly.format(1000 * seconds(at)));
 export const fullTime = (at) => (at === null || at === undefined ? NONE : full.format(1000 * seconds(at)));
 

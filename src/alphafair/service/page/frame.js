@@ -2,6 +2,7 @@
 
 import { may, pageOf } from "./api.js";
 import { announce, h, icon, label, put, setText } from "./dom.js";
+import { timeParts } from "./format.js";
 
 export function crumbs(name, page) {
   document.title = [page, name, "alphafair"].filter(Boolean).join(" · ");
@@ -51,7 +52,8 @@ export function connection(state) {
   const before = shown.dataset.state;
   shown.dataset.state = state;
   shown.hidden = false;
-  setText(shown, state === "live" ? "Live" : "Reconnecting");
+  setText(shown, state === "live" ? "Live" : `Reconnecting · as of ${timeParts(Date.now() / 1000)[1]}`);
+  document.body.classList.toggle("stale", state === "lost");
   if (state === "lost") announce("The connection to the service is lost. The page reconnects by itself.");
   else if (before === "lost") announce("Connected again.");
 }

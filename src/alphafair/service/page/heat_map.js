@@ -2,15 +2,17 @@
 
 import { explained, get, may, pageOf } from "./api.js";
 import { card } from "./charts.js";
-import { h, icon, label, put, setText } from "./dom.js";
+import { h, icon, label, put, renew, setText } from "./dom.js";
 import { compact, integer, percent } from "./format.js";
 
-const ROWS = 12; // contexts at first; "more" adds as many again
+const ROWS = matchMedia("(min-width: 110rem)").matches ? 20 : 12; // contexts at first; "more" adds as many again
 const COLUMNS = 30; // arms with a column of their own
+const OFTEN = 2000; // milliseconds between two questions
+const FEW = 10; // arms that keep their order: of more, the most likely come first
 
-export function heatMap(name, span) {
+export function heatMap(name, live, span) {
   const holder = h("div", {
-    class: "scroll",
+    class: "scroll edges",
     tabindex: "0",
     role: "region",
     "aria-label": "Probabilities of arms by context",
@@ -33,6 +35,7 @@ export function heatMap(name, span) {
   let timer = 0;
   let waiting = null;
   let stamp = -Infinity;
+  let later = 0;
 
   input.addEventListener("input", () => {
     clearTimeout(timer);
@@ -41,8 +44,10 @@ export function heatMap(name, span) {
   });
 
   async function refresh() {
+    clearTimeout(later);
+    stamp = performance.now();
     if (!may("log")) {
-      put(
+      renew(
         holder,
         h(
           "p",
@@ -57,9 +62,8 @@ export function heatMap(name, span) {
     const query = new URLSearchParams({ search: input.value.trim(), limit: String(Math.min(limit, 200)) });
     try {
       draw(await get(`${pageOf(name, "contexts.json")}?${query}`, { signal: waiting.signal }));
-      stamp = performance.now();
     } catch (problem) {
-      if (problem.name !== "AbortError" && problem.status) put(holder, h("p", { class: "muted" }, explained(problem)));
+      if (problem.name !== "AbortError" && problem.status) renew(holder, h("p", { class: "muted" }, explained(problem)));
     }
   }
 
@@ -68,7 +72,7 @@ export function heatMap(name, span) {
     setText(found, `${integer(items.length)} of ${compact(total)}${input.value.trim() ? " that match" : ""}`);
     more.hidden = items.length >= total || limit >= 200;
     if (items.length === 0) {
-      put(
+      renew(
         holder,
         h("p", { class: "muted" }, input.value.trim() ? "No context matches." : "No context has been seen yet."),
       );
@@ -81,7 +85,7 @@ export function heatMap(name, span) {
       ),
     );
     setText(top, percent(most, 0));
-    put(
+    renew(
       holder,
       h(
         "table",
@@ -94,8 +98,8 @@ export function heatMap(name, span) {
             "tr",
             {},
             h("th", { scope: "col" }, "Context"),
-            columns.map((column) => h("th", { scope: "col" }, label(column.text))),
             h("th", { scope: "col", class: "n" }, "Decisions"),
+            columns.map((column) => h("th", { scope: "col" }, label(column.text), masked(column))),
           ),
         ),
         h(
@@ -106,14 +110,19 @@ export function heatMap(name, span) {
               "tr",
               {},
               h("th", { scope: "row" }, label(row.label)),
-              columns.map((column) => cell(column.of(row.probabilities), most)),
               h("td", { class: "seen" }, compact(row.decisions)),
+              columns.map((column) => cell(column.of(row.probabilities), most)),
             ),
           ),
         ),
       ),
     );
   }
+
+  const masked = ({ text, sum }) =>
+    !sum &&
+    live().experiment.masked_arms.includes(text) &&
+    h("span", { class: "tag", title: "Not drawn until it is unmasked" }, "masked");
 
   const element = card(
     "Contexts by arms",
@@ -129,25 +138,24 @@ export function heatMap(name, span) {
   return {
     element,
     refresh,
-    /** Ask again, at most every three seconds. */
+    /** Ask again, now or once the last answer is old enough. */
     renew() {
-      if (performance.now() - stamp > 3000) {
-        stamp = performance.now();
-        refresh();
-      }
+      clearTimeout(later);
+      later = setTimeout(refresh, Math.max(0, stamp + OFTEN - performance.now()));
     },
   };
 }
 
-/** All arms, or those that are likely somewhere and one column for the others. */
+/** All arms; of many, the most likely first, and one column for those behind. */
 function columnsOf(arms, items) {
   const every = arms.map((text, k) => ({ text, of: (row) => row[k] }));
-  if (arms.length <= COLUMNS) return every;
+  if (arms.length <= FEW) return every;
   const weight = arms.map((_, k) => items.reduce((sum, row) => sum + (row.probabilities[k] ?? 0), 0));
-  const kept = new Set([...weight.keys()].sort((a, b) => weight[b] - weight[a]).slice(0, COLUMNS - 1));
-  const others = arms.map((_, k) => k).filter((k) => !kept.has(k));
+  const sorted = [...weight.keys()].sort((a, b) => weight[b] - weight[a] || a - b);
+  if (arms.length <= COLUMNS) return sorted.map((k) => every[k]);
+  const others = sorted.slice(COLUMNS - 1);
   return [
-    ...every.filter((_, k) => kept.has(k)),
+    ...sorted.slice(0, COLUMNS - 1).map((k) => every[k]),
     {
       text: `${others.length} others`,
       sum: true,

@@ -12,11 +12,19 @@ export function updated(live, update) {
   return { ...live, ...update, series, changes: [...live.changes, ...update.changes] };
 }
 
-/** The end of every bucket, the last one now. */
-export const times = ({ series, at }) =>
-  series.decisions.map((_, k) =>
+const silent = ({ series, at }) => at > series.start + series.decisions.length * series.width;
+
+/** The end of every bucket, and the present: it ends the last bucket, or the silence after it. */
+export function times(live) {
+  const { series, at } = live;
+  const ends = series.decisions.map((_, k) =>
     Math.min(series.start + (k + 1) * series.width, Math.max(at, series.start + k * series.width + 1e-3)),
   );
+  return silent(live) ? [...ends, at] : ends;
+}
+
+/** A column of the series up to the present: `value` is that of the silence after the last bucket. */
+export const upToNow = (live, column, value) => (silent(live) ? [...column, value] : column);
 
 /** Values hold until the next one. */
 export function held(column) {
@@ -40,6 +48,13 @@ export function movingMean(sums, counts, width) {
     }
     return count > 0 ? sum / count : null;
   });
+}
+
+/** What a group, or arm, is entitled to at each time: its part of the entitlements of those that are live then. */
+export function entitledAt(x, shares) {
+  const isLive = ({ live_spans: spans }, at) => spans.some(([from, until]) => from <= at && (until === null || at <= until));
+  const all = x.map((at) => shares.reduce((sum, each) => sum + (isLive(each, at) ? each.entitlement : 0), 0));
+  return (share) => x.map((at, k) => (isLive(share, at) && all[k] > 0 ? share.entitlement / all[k] : null));
 }
 
 /** The share of every group in everything so far, bucket by bucket. `members` has the rows of each group. */

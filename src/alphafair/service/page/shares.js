@@ -56,7 +56,7 @@ export function sharesTable() {
       shares.length > FEW ? [...shares].sort((a, b) => sign * ((b.rewards ?? 0) - (a.rewards ?? 0))) : shares;
     const shown = all ? sorted : sorted.slice(0, FEW);
     const scale =
-      1.08 * Math.max(1e-9, ...shown.flatMap((each) => [each.rewards ?? 0, each.decisions, each.entitled ?? 0]));
+      1.08 * Math.max(1e-9, ...shown.flatMap((each) => [each.rewards ?? 0, each.decisions ?? 0, each.entitled ?? 0]));
     for (const [name, row] of rows) {
       if (!shown.some((each) => each.label === name)) {
         row.element.remove();
@@ -95,6 +95,7 @@ function shareRow(name) {
       const state = share.live === false ? "retired" : share.masked ? "masked" : "";
       setText(tag, state);
       tag.hidden = !state;
+      tag.title = state === "masked" ? "Not drawn until it is unmasked" : state === "retired" ? "Never drawn again" : "";
       const due = share.entitled ? `entitled to ${percent(share.entitled)}` : "";
       reward.set(
         share.rewards,
@@ -128,19 +129,20 @@ function bar(look) {
   };
 }
 
-/** Arms one by one where the experiment is fair to groups. */
-export function armShares(experiment) {
+/** Arms one by one where the experiment is fair to groups; of the current period, or since the start. */
+export function armShares({ experiment, period_pulls: drawn, period_shares: inPeriod }, period) {
   const arms = [...experiment.arms, ...experiment.retired_arms];
-  const pulls = arms.reduce((sum, arm) => sum + (experiment.pulls[arm] ?? 0), 0);
-  const earned = arms.reduce((sum, arm) => sum + (experiment.cumulative_rewards[arm] ?? 0), 0);
+  const earned = period && inPeriod ? experiment.periods.at(-1).rewards : experiment.cumulative_rewards;
+  const pulls = period && inPeriod ? drawn : experiment.pulls;
+  const all = (values) => arms.reduce((sum, arm) => sum + (values[arm] ?? 0), 0);
   return arms.map((arm) => ({
     label: arm,
     live: !experiment.retired_arms.includes(arm),
     masked: experiment.masked_arms.includes(arm),
     entitled: null,
-    decisions: pulls > 0 ? (experiment.pulls[arm] ?? 0) / pulls : 0,
-    rewards: earned > 0 ? (experiment.cumulative_rewards[arm] ?? 0) / earned : null,
-    n_decisions: experiment.pulls[arm] ?? 0,
-    reward_sum: experiment.cumulative_rewards[arm] ?? 0,
+    decisions: pulls === null ? null : (pulls[arm] ?? 0) / Math.max(1, all(pulls)),
+    rewards: all(earned) > 0 ? (earned[arm] ?? 0) / all(earned) : null,
+    n_decisions: pulls === null ? null : (pulls[arm] ?? 0),
+    reward_sum: earned[arm] ?? 0,
   }));
 }

@@ -3,7 +3,7 @@
 import { address, follow, get, may, pageOf } from "../api.js";
 import { createExperiment } from "../actions.js";
 import { sparkline } from "../charts.js";
-import { h, icon, label, put, renewer, setText } from "../dom.js";
+import { h, icon, label, put, renew, setText } from "../dom.js";
 import { ago, alpha, compact, duration, fixed, number, plural, rate } from "../format.js";
 import { connection, crumbs, notice } from "../frame.js";
 
@@ -11,7 +11,7 @@ const FEW = 8; // experiments that need no filter
 
 export async function show(content) {
   crumbs(null, null);
-  const marks = h("div", { class: "notices" });
+  const marks = h("div");
   const count = h("p", { class: "lead" });
   const grid = h("ul", { class: "experiments", hidden: true });
   const nothing = empty();
@@ -43,11 +43,10 @@ export async function show(content) {
     ),
   );
   const cards = new Map(); // by name; a card stays the same element, so that clicks and selections are not lost
-  const renewMarks = renewer(marks);
 
   function draw(answer) {
     const { items } = answer;
-    renewMarks(JSON.stringify(answer.marks), () => answer.marks.map(notice));
+    renew(marks, h("div", { class: "notices" }, answer.marks.map(notice)));
     head.hidden = grid.hidden = items.length === 0;
     nothing.hidden = items.length > 0;
     filterBox.hidden = items.length <= FEW && filter.value === "";
@@ -55,7 +54,7 @@ export async function show(content) {
     const troubled = items.filter((each) => severity(each) > 0).length;
     setText(
       count,
-      `${plural(items.length, "experiment")} · ${rate(busy)} decisions${troubled ? ` · ${troubled} ${troubled === 1 ? "needs" : "need"} attention` : ""}`,
+      `${plural(items.length, "experiment")} · ${rate(busy)} decisions in the last minute${troubled ? ` · ${troubled} ${troubled === 1 ? "needs" : "need"} attention` : ""}`,
     );
     const names = new Set(items.map((each) => each.name));
     for (const [name, { element }] of cards)
@@ -106,8 +105,7 @@ function experimentCard(name) {
   const span = h("p", { class: "span" });
   const chart = h("div", { class: "chart" });
   const [facts, last] = [h("span"), h("span", { class: "nowrap" })];
-  const [chip, notices] = [h("span", { class: "state" }), h("div", { class: "notices" })];
-  const [renewChip, renewNotices, renewChart] = [chip, notices, chart].map(renewer);
+  const [chip, notices] = [h("span", { class: "state" }), h("div")];
   return {
     element: h(
       "li",
@@ -127,13 +125,14 @@ function experimentCard(name) {
       const { decisions, width } = item.sparkline;
       const { text, look, sign } = state(item);
       const shownMarks = item.marks.filter((mark) => mark.code !== "paused");
-      renewChip(text, () => h("span", { class: `chip ${look}` }, sign && icon(sign), text));
-      renewNotices(JSON.stringify(shownMarks), () => shownMarks.map(notice));
+      renew(chip, h("span", { class: `chip ${look}` }, sign && icon(sign), text));
+      renew(notices, h("div", { class: "notices" }, shownMarks.map(notice)));
       [compact(item.decisions), compact(item.pending), number(item.welfare), fixed(item.jain_index, 3)].forEach(
         (value, k) => setText(values[k], value),
       );
       setText(span, `Decisions, last ${duration(width * decisions.length)}`);
-      renewChart(decisions.join(), () =>
+      renew(
+        chart,
         sparkline(
           decisions,
           `Decisions over the last ${duration(width * decisions.length)}: ${compact(decisions.reduce((sum, each) => sum + each, 0))}`,
@@ -141,7 +140,7 @@ function experimentCard(name) {
       );
       setText(
         facts,
-        `${rate(item.decisions_per_second)} · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
+        `${rate(item.decisions_per_second)} in the last minute · α ${alpha(item.alpha)} · ${plural(item.arms, "arm")} · ${plural(item.contexts, "context")}`,
       );
       setText(last, `· ${ago(item.last_event, now)}`);
     },

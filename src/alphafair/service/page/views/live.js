@@ -5,7 +5,7 @@ import { follow, get, may, pageOf } from "../api.js";
 import { books, delays, guarantee, history, whoGetsWhat } from "../cards_now.js";
 import { earnings, fairness, sharesOverTime } from "../cards_over_time.js";
 import { colourOf } from "../charts.js";
-import { h, icon, label, put, setText } from "../dom.js";
+import { h, icon, label, put, renew, setText } from "../dom.js";
 import {
   alpha,
   ago,
@@ -34,7 +34,7 @@ export async function show(content, name) {
   const marks = h("div", { class: "notices" });
   const figures = tiles();
   const parts = [fairness(), earnings(), sharesOverTime(), whoGetsWhat(), delays(), guarantee(), history(), books()];
-  const heat = heatMap(name, "span-7 wide-8");
+  const heat = heatMap(name, () => live, "span-7 wide-8 tall");
   const [fair, earned, over, who, late, proof, events, periods] = parts.map((part) => part.element);
   put(
     content,
@@ -42,7 +42,7 @@ export async function show(content, name) {
     tabs(name, "live"),
     marks,
     figures.element,
-    h("div", { class: "grid" }, fair, earned, over, who, heat.element, late, proof, events, periods),
+    h("div", { class: "grid" }, fair, earned, over, who, heat.element, late, h("div", { class: "last-row" }, proof, events, periods)),
   );
 
   function draw() {
@@ -54,7 +54,8 @@ export async function show(content, name) {
         live.shares.map((each) => each.rewards ?? 0),
       );
     heading.draw(live);
-    put(marks, live.marks.map(notice));
+    renew(marks, h("div", {}, live.marks.map(notice)));
+    marks.hidden = live.marks.length === 0;
     figures.draw(live);
     for (const part of parts) part.draw(live, colours);
     heat.renew();
@@ -76,7 +77,7 @@ function head(name, live) {
   const acts = h("div", { class: "acts" }, may("admin") && actionsMenu(name, live));
   return {
     element: h("div", { class: "view-head" }, h("div", { class: "titles" }, h("h1", {}, label(name)), facts), acts),
-    draw({ experiment }) {
+    draw({ experiment, last_event: last, at }) {
       put(
         facts,
         experiment.paused
@@ -87,6 +88,7 @@ function head(name, live) {
         h("span", {}, experiment.policy),
         h("span", {}, experiment.feedback === "full" ? "full information" : "bandit feedback"),
         h("span", {}, plural(experiment.arms.length, "arm")),
+        h("span", { title: fullTime(last) }, `last event ${ago(last, at)}`),
         experiment.period_ends &&
           h(
             "span",
@@ -122,7 +124,7 @@ function tiles() {
         h("div", { class: "tile" }, h("dt", {}, titles[each]), h("dd", {}, parts[each].value, parts[each].note)),
       ),
     ),
-    draw({ experiment, decisions_per_second: perSecond, last_event: last, at, shares }) {
+    draw({ experiment, decisions_per_second: perSecond, shares }) {
       const sum = Object.values(experiment.cumulative_rewards).reduce((all, each) => all + each, 0);
       const counted = experiment.rewards + experiment.defaulted;
       const least = shares
@@ -133,7 +135,7 @@ function tiles() {
         setText(parts[part].note, note);
         parts[part].note.title = note;
       };
-      set("decisions", integer(experiment.decisions), `${rate(perSecond)} · last ${ago(last, at)}`);
+      set("decisions", integer(experiment.decisions), `${rate(perSecond)} in the last minute`);
       set(
         "rewards",
         integer(experiment.rewards),
