@@ -136,11 +136,12 @@ Shapes are given in `contexts`, `arms` (all that ever were), `live` (those that 
 numbers) and `groups`. Numbers are float64, unless stated otherwise. Symbols are those at the head of the algorithm's
 file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` that it names.
 
-A snapshot of another version is refused with a sentence, and so is one whose entries have other names or shapes, or
-numbers that no rounds can have left. Snapshots of versions 1 to 3, whose arrays had no names, are not read any more:
-learn from the log again, or load them with the alphafair that wrote them.
+A policy reads snapshots of its current version; AlphaFairAdaptive, whose version is 5, reads version 4 too. All others
+are rejected with a message, and so is a snapshot whose entries have other names or shapes, or numbers that no rounds
+can have left. Versions 1 to 3, whose arrays had no names, are no longer read: learn from the log again, or load them
+with the alphafair that wrote them.
 
-Version 4 of AlphaFairAdaptive is read. With bandit feedback it had no `squared_rewards`, `squared_misses` and
+Version 4 of AlphaFairAdaptive had, with bandit feedback, no `squared_rewards`, `squared_misses` and
 `head_start`: the first two get the value that its formulas used in their place, `reward_sum` times `largest`, and
 `bound_in_expectation` is not available until the next period, because no theorem covers the change.
 

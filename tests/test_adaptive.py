@@ -46,8 +46,14 @@ def test_expected_rewards_match_the_oracle(seed: int) -> None:
             np.testing.assert_allclose(
                 ours.probabilities(context), oracle.probabilities(context), rtol=1e-10, atol=1e-10
             )
-    for late in waiting:
+    while waiting:  # down to one pending reward, which still counts, and to none
+        late = waiting.pop()
         ours.forgo(late)
+        oracle.forgo(late.arm)
+        for context in (0, 1):
+            np.testing.assert_allclose(
+                ours.probabilities(context), oracle.probabilities(context), rtol=1e-10, atol=1e-10
+            )
     assert np.array_equal(ours.accounts, oracle.accounts)
 
 
@@ -87,6 +93,18 @@ def test_play_is_uniform_if_all_rewards_are_zero(feedback: Any) -> None:
     for context in (0, 1):
         np.testing.assert_allclose(policy.probabilities(context), 1 / 3, rtol=1e-12)
     assert policy.accounts.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("largest", "learns"), [(1e-141, False), (1e-139, True)])
+def test_rewards_below_the_least_that_counts_are_zeros(largest: float, learns: bool) -> None:
+    """Below LEAST_REWARD = 1e-140 play stays uniform; from there on it learns."""
+    policy = AlphaFairAdaptive(1, 3, alpha=0.0)
+    simulate(policy, Stream.from_arrays(np.zeros(300, dtype=int), np.tile([largest, 0.0, 0.0], (300, 1))))
+    found = policy.probabilities(0)
+    if learns:
+        assert found[0] > 0.9
+    else:
+        np.testing.assert_allclose(found, 1 / 3, rtol=1e-12)
 
 
 def test_propensities_below_the_smallest_possible_are_refused() -> None:

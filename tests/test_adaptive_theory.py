@@ -218,7 +218,7 @@ def before(policy: Any, context: int) -> Round:
     return Round(w, m, raised, a, b, played, p, (1 - gamma) * w / peak, peak, h, q, gamma, eta, zeta, c, norms, spread)
 
 
-class SqliteStore:
+class LearnerOfProof:
     """One learner of the proof: prefixes of its regret, what bounds them, and both weighted by W (Abel).
 
     `root` is U or Y before the round; its first value counts as a change.
@@ -263,7 +263,7 @@ def test_every_line_of_the_proof_of_the_mixture(kind: str, alpha: float, n_arms:
     eps, k_n = 1 / n_rounds, math.sqrt(n) + math.sqrt(n + 1)
     points = (1 - eps) * np.vstack([np.eye(n), rng.dirichlet(np.ones(n), size=5)]) + eps / n
     shares = np.array([eps, 1 - eps])
-    learners, mixing, given, before_c = [SqliteStore(len(points)) for _ in range(2)], SqliteStore(2), 0.0, 0.0
+    learners, mixing, given, before_c = [LearnerOfProof(len(points)) for _ in range(2)], LearnerOfProof(2), 0.0, 0.0
     tol, last_peak, last_c, last = 1e-9, math.inf, 0.0, [(math.inf, math.inf)] * 2
     for t in range(n_rounds):
         j = int(rng.integers(2))
@@ -402,7 +402,7 @@ def account(contexts: np.ndarray, rewards: np.ndarray, alpha: float, seed: int) 
     n_contexts = int(contexts.max()) + 1
     policy: Any = AlphaFairAdaptive(n_contexts, n, alpha=alpha, seed=seed)
     gains, earned = np.zeros((n_contexts, n)), np.zeros(n_contexts)
-    learners, mixing, ends = [SqliteStore(1) for _ in range(n_contexts)], SqliteStore(1), np.zeros(n_contexts + 1)
+    learners, mixing, ends = [LearnerOfProof(1) for _ in range(n_contexts)], LearnerOfProof(1), np.zeros(n_contexts + 1)
     rest, given, none = 0.0, 0.0, np.zeros(1)
     for j, r in zip(contexts.tolist(), rewards, strict=True):
         now, decision = before(policy, j), policy.choose(j)

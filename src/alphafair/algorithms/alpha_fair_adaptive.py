@@ -72,8 +72,9 @@ class AlphaFairAdaptive(BasePolicy):
     Rewards must lie in [0, 1]; their scale does not matter, and zeros are allowed; until the first reward of at least
     1e-140 all count as zeros. There is nothing to tune. If rewards come late, call `expect(decision)` for every
     decision with a pending reward, so that pending rewards are counted in the accounts; `update` ends this, and so does
-    `forgo(decision)` if no reward will come. The theorem holds for rewards in order, without masks, and for a fixed set
-    of arms.
+    `forgo(decision)` if no reward will come. With bandit feedback the policy explores more while any reward is pending:
+    the predictor shows each arm that is clearly behind about five times as often. The theorem holds for rewards in
+    order, without masks, and for a fixed set of arms.
 
     Arms that it avoids are shown rarely: the least propensity is 0.005 gamma/n with gamma = 0.3 sqrt(n/t) in round t.
     If the log will be used to evaluate other policies, pass `groups=Groups(pull_floor=0.002)`; docs/logs.md has what a
