@@ -130,7 +130,7 @@ def _check_order(store: Ledger) -> None:
 
 
 def _check_books(store: Ledger, changes: list[Change]) -> None:
-    """The books of every closed period have the rewards and draws in the log, and boundaries are those of the calendar."""
+    """The books of every closed period have the rewards and draws in the log; boundaries are those of the calendar."""
     periodic = {change.experiment for change in changes if change.kind == "new_period"}
     created = [change for change in changes if change.kind == "create" and change.experiment in periodic]
     experiments = {change.experiment: Experiment(change) for change in created}
