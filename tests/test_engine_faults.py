@@ -23,7 +23,15 @@ import psycopg
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Decide, Outcome, Receipt, RequestError, Reward, Unavailable, postgres_store
+from alphafair.engine import (
+    Decide,
+    Outcome,
+    Receipt,
+    RequestError,
+    Reward,
+    Unavailable,
+    postgres_connections,
+)
 from alphafair.engine.sqlite_store import SqliteStore
 from tests.stores import both_stores, is_postgres, open_store, sqlite_only
 
@@ -101,7 +109,7 @@ class Disk:
                         self.close()
                     raise
 
-        class Opened(postgres_store.Connections):
+        class Opened(postgres_connections.Connections):
             def new(self) -> Any:
                 connection = super().new()
                 connection.__class__ = Connection

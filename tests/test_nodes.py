@@ -22,6 +22,7 @@ from alphafair.engine import (
     Reward,
     Unavailable,
     Uncertain,
+    postgres_connections,
     postgres_store,
 )
 from alphafair.engine import experiment as experiment_module
@@ -453,7 +454,7 @@ def test_a_key_that_may_have_been_made(url: str, nodes: Nodes) -> None:
     store = postgres_store.PostgresKeys(url)
     store.check()
     connections = store._opened().connections
-    lost = postgres_store.ConnectionLost("gone")
+    lost = postgres_connections.ConnectionLost("gone")
     with mock.patch.object(connections, "run", side_effect=lost), pytest.raises(Uncertain):
         store.revoke("0badc0de", 1, None)
     store.close()
@@ -482,11 +483,13 @@ def test_the_server_is_restarted(nodes: Nodes, postgres_server: Server) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second is long enough for every answer, and two for a connection."""
-    wait = postgres_store.Connection.wait
+    wait = postgres_connections.Connection.wait
     monkeypatch.setattr(
-        postgres_store.Connection, "wait", lambda self, gen, interval=0.1, timeout=None: wait(self, gen, interval, 0.5)
+        postgres_connections.Connection,
+        "wait",
+        lambda self, gen, interval=0.1, timeout=None: wait(self, gen, interval, 0.5),
     )
-    monkeypatch.setitem(postgres_store.CONNECTING, "connect_timeout", "2")
+    monkeypatch.setitem(postgres_connections.CONNECTING, "connect_timeout", "2")
     monkeypatch.setattr(postgres_store, "GIVE_UP", 0.5)
 
 
@@ -513,9 +516,9 @@ def test_a_server_that_no_longer_answers(impatient: None, nodes: Nodes, postgres
 
 def test_a_long_read_may_take_longer(nodes: Nodes) -> None:
     store = nodes[0]._store
-    with store.connections.one() as short, store.connections.one(postgres_store.LATER) as long:
+    with store.connections.one() as short, store.connections.one(postgres_connections.LATER) as long:
         assert (short.limit, long.limit) == (10.0, 90.0)
-        assert float(postgres_store.SESSION["statement_timeout"].removesuffix("s")) < long.limit
+        assert float(postgres_connections.SESSION["statement_timeout"].removesuffix("s")) < long.limit
     ledger = nodes[0]._of("home").ledger
     with ledger.at_one_moment():
         assert ledger._pinned.limit == 90.0
@@ -562,7 +565,7 @@ def test_a_lock_that_is_held_too_long(nodes: Nodes) -> None:
     first, second = nodes
     store = first._store
     assert isinstance(store, PostgresStore)
-    impatient = mock.patch.dict(postgres_store.SESSION, {"lock_timeout": "100ms"})
+    impatient = mock.patch.dict(postgres_connections.SESSION, {"lock_timeout": "100ms"})
     with impatient, Engine.open(store.address) as third, store.connections.one() as holder:
         holder.execute("begin")
         holder.execute("select last from position for update")
@@ -576,8 +579,8 @@ def test_a_lock_that_is_held_too_long(nodes: Nodes) -> None:
 def test_all_connections_are_in_use(nodes: Nodes) -> None:
     first, _ = nodes
     connections = first._store.connections  # type: ignore[attr-defined]
-    with mock.patch.object(postgres_store, "WAIT", 0.01):
-        held = [connections.one() for _ in range(postgres_store.CONNECTIONS)]
+    with mock.patch.object(postgres_connections, "WAIT", 0.01):
+        held = [connections.one() for _ in range(postgres_connections.CONNECTIONS)]
         for each in held:
             each.__enter__()
         with pytest.raises(Unavailable, match="all 20 connections are in use"):

@@ -87,7 +87,8 @@ def prove(address: Address, *, keep_keys: bool) -> int:
 
 def _copy_to_database(source: Address, target: str, keep_keys: bool) -> int:
     """Fill a schema of another name, and rename it when it was verified."""
-    from alphafair.engine.postgres_store import PostgresStore, check_unused
+    from alphafair.engine.postgres_schema import check_unused
+    from alphafair.engine.postgres_store import PostgresStore
 
     with _opened(source) as store:
         schema = check_unused(target)

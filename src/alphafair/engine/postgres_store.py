@@ -8,28 +8,24 @@ attempt, which could otherwise be too late again and again; the server ends such
 When a connection is lost before the answer has arrived, the same rows are appended again: either that succeeds, or the
 rows at those positions tell whether they are the ones that were sent.
 
-All SQL for PostgreSQL is in this module and in `schema_postgres/`.
+All SQL for PostgreSQL is in this module, in `postgres_schema` with its folder `schema_postgres/`, and, for the settings
+of a session, in `postgres_connections`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import re
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from importlib import resources
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import __version__
-from alphafair.engine.addresses import DatabaseUrl, not_understood, shown
+from alphafair.engine.addresses import shown
 from alphafair.engine.ledger import (
     EVENT_TABLES,
     EVENTS,
@@ -55,45 +51,18 @@ from alphafair.engine.ledger import (
     check_finite,
     split_state,
 )
+from alphafair.engine.postgres_connections import LATER, SOON, ConnectionLost, Connections
+from alphafair.engine.postgres_schema import check_schema, has_table, lock_number, make_way, migrate
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
 from alphafair.extras import needed_by
 
 with needed_by("A ledger in PostgreSQL", "postgres"):
     import psycopg
 
-SCHEMA: Final = "alphafair"
-CONNECTIONS: Final = 20  # at a time
-WAIT: Final = 5.0  # seconds for one of them
 AGAIN: Final = (0.0, 0.1, 0.4, 1.0)  # seconds before each attempt to append what may have been written
 GIVE_UP: Final = 10.0  # seconds after which there is no other attempt
-SOON: Final = 10.0  # seconds until the answer to a statement that requests wait for
-LATER: Final = 90.0  # seconds until the answer to a long one, which the server itself ends earlier
 MOST_SKEW: Final = 5.0  # seconds between the clocks of a process and of the database
 PAGE: Final = 50_000  # positions read at a time by `verify`
-DURABLE: Final = ("on", "remote_write", "remote_apply")  # of synchronous_commit
-CONNECTING: Final = {  # a server that no longer answers is noticed within some seconds
-    "connect_timeout": "5",
-    "keepalives": "1",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-    "application_name": "alphafair",
-    "client_encoding": "UTF8",
-}
-SESSION: Final = {  # a process that is stopped does not hold up others
-    "idle_in_transaction_session_timeout": "5s",
-    "lock_timeout": "5s",
-    "statement_timeout": "60s",
-    # every query has its index, but a plan that was made while a table was small, or had no statistics, may not use it
-    "plan_cache_mode": "force_custom_plan",
-    "join_collapse_limit": "1",  # in the order in which they are written
-    **{f"enable_{each}": "off" for each in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "material")},
-    "tcp_keepalives_idle": "5",
-    "tcp_keepalives_interval": "2",
-    "tcp_keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-}
 TURN: Final = "1s"  # others wait so long for a process that was stopped in its turn
 LONG_READ: Final = "1h"  # the idle time of a transaction that only reads, and so holds nobody up
 TYPES: Final[dict[Any, str]] = {  # of the columns of each table, in the order of its fields
@@ -104,7 +73,6 @@ TYPES: Final[dict[Any, str]] = {  # of the columns of each table, in the order o
     Settled: "bigint bigint float8 text bytea bigint",
     Late: "bigint bigint float8 bytea bigint",
 }
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 Result = TypeVar("Result")
 
 _SOURCE_NUMBER = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
@@ -214,288 +182,6 @@ _OUT_OF_ORDER = {  # the first event of each kind that could not have been writt
 }
 
 
-class ConnectionLost(Unavailable):
-    """The connection ended before the answer arrived: what was sent may have been done."""
-
-
-# connections
-
-
-class Connection(psycopg.Connection[Any]):
-    """A connection that ends where the server gives no answer in time.
-
-    A server that is stopped, or whose disk hangs, still acknowledges what arrives, so that no time-out of TCP sees it;
-    nor does it end the statement by itself.
-    """
-
-    limit = SOON  # seconds
-
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        limit = self.limit if timeout is None else timeout
-        try:
-            return super().wait(gen, interval, limit)
-        except psycopg.OperationalError:
-            if self.closed or self.pgconn.transaction_status != psycopg.pq.TransactionStatus.ACTIVE:
-                raise  # this was reported by the server or the network
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"no answer within {limit:g} seconds") from None
-
-
-class Connections:
-    """Connections to one database: idle ones are used again, dead ones are replaced."""
-
-    def __init__(self, url: str, *, read_only: bool, most: int = CONNECTIONS) -> None:
-        self.path = shown(url)
-        self.schema, self._arguments = _connection_arguments(url, read_only)
-        self._read_only = read_only
-        self._idle: deque[Connection] = deque()
-        self._free = threading.BoundedSemaphore(most)
-        self._most, self._closed = most, False
-
-    @contextlib.contextmanager
-    def one(self, limit: float = SOON) -> Iterator[Connection]:
-        """Lend a connection that waits `limit` seconds for each answer; it is kept for the next use unless broken."""
-        if not self._free.acquire(timeout=WAIT):
-            raise Unavailable(f"{self.path}: all {self._most} connections are in use.")
-        try:
-            connection = self._live_one()
-            connection.limit = limit
-            try:
-                yield connection
-            finally:
-                if (
-                    connection.closed
-                    or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
-                    or self._closed
-                ):
-                    connection.close()
-                else:
-                    self._idle.append(connection)
-        finally:
-            self._free.release()
-
-    def _live_one(self) -> Connection:
-        with contextlib.suppress(IndexError):
-            while True:
-                connection = self._idle.pop()
-                if not connection.closed:
-                    return connection
-                connection.close()  # the server has ended it
-        return self.new()
-
-    def new(self) -> Connection:
-        """Open a connection of its own."""
-        try:
-            connection = Connection.connect(**self._arguments, autocommit=True, cursor_factory=psycopg.RawCursor)
-            try:
-                ((durable, is_standby),) = connection.execute(
-                    "select current_setting('synchronous_commit'), pg_is_in_recovery()"
-                ).fetchall()
-            except BaseException:
-                connection.close()
-                raise
-        except psycopg.Error as problem:
-            raise Unavailable(f"{self.path} cannot be reached: {_message(problem)}") from None
-        if not self._read_only and (is_standby or durable not in DURABLE):
-            connection.close()
-            if is_standby:
-                raise Unavailable(f"{self.path} is a standby, which cannot be written to.")
-            repair = "Remove it from the address: every answer must be on the disk."
-            raise InvalidArgument("synchronous_commit", f"one of {', '.join(DURABLE)}", durable, repair)
-        return connection
-
-    def run(
-        self, work: Callable[[psycopg.Connection[Any]], Result], *, again: bool = False, limit: float = SOON
-    ) -> Result:
-        """Run statements on a connection; `again`: they may be repeated on another one if the first is lost."""
-        try:
-            with self.one(limit) as connection, self.translated(connection):
-                return work(connection)
-        except ConnectionLost:
-            self.drop_idle()
-            if not again:
-                raise
-        with self.one(limit) as connection, self.translated(connection):
-            return work(connection)
-
-    @contextlib.contextmanager
-    def translated(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Raise `Unavailable` for what PostgreSQL reports, and `ConnectionLost` where it can no longer report."""
-        try:
-            yield
-        except psycopg.Error as problem:
-            if connection.closed:
-                raise ConnectionLost(f"{self.path}: the connection was lost: {_message(problem)}") from problem
-            raise Unavailable(f"{self.path}: {_message(problem)}") from problem
-
-    def drop_idle(self) -> None:
-        """Close connections that are not in use: the server may have ended all of them."""
-        with contextlib.suppress(IndexError):
-            while True:
-                self._idle.pop().close()
-
-    def close(self) -> None:
-        self._closed = True
-        self.drop_idle()
-
-
-def _connection_arguments(url: str, read_only: bool) -> tuple[str, dict[str, Any]]:
-    """Return the schema and the arguments of libpq: those of the URL, and ours where it has none."""
-    parts = DatabaseUrl.parse(url)
-    schema = SCHEMA if parts.schema is None else parts.schema
-    if not _NAME.fullmatch(schema):
-        allowed = "lower-case letters, digits and underscores, beginning with a letter"
-        raise InvalidArgument("schema", allowed, schema, "Leave it out, or choose another name.")
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(str(parts.with_schema(None)))
-    except (psycopg.Error, ValueError):  # its message may quote the password
-        raise not_understood() from None
-    session = {**SESSION, "search_path": schema}
-    if read_only:
-        session["default_transaction_read_only"] = "on"
-    # the last of several values counts: an address may set what is not set here, and make commits wait for more
-    options = [f"-c synchronous_commit={DURABLE[0]}", str(given.get("options") or "")]
-    options += [f"-c {name}={value}" for name, value in session.items()]
-    return schema, {**CONNECTING, **given, "options": " ".join(options)}
-
-
-def _message(problem: Exception) -> str:
-    """Return an error of PostgreSQL in one line."""
-    return " ".join(str(problem).split()) or type(problem).__name__
-
-
-# the schema
-
-
-def migrations() -> list[tuple[int, str, str]]:
-    """Return the numbered SQL files: number, name, text."""
-    folder = resources.files("alphafair.engine").joinpath("schema_postgres")
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
-
-
-def _lock_number(*names: str) -> int:
-    """Return the number of an advisory lock."""
-    return int.from_bytes(hashlib.sha256("\0".join(("alphafair", *names)).encode()).digest()[:8], "big", signed=True)
-
-
-def _has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> bool:
-    query = "select 1 from pg_catalog.pg_tables where schemaname = $1 and tablename = $2"
-    return bool(connection.execute(query, (schema, table)).fetchall())
-
-
-_CREATE = re.compile(r"create table (\w+) \((.*?)\n\);", re.DOTALL)
-_TYPE = r"(?:double precision|\w+)"
-_ADD = re.compile(rf"alter table (\w+) add column (\w+ {_TYPE})")
-_PART = re.compile(rf"^ *(primary key|unique|\w+ {_TYPE})([^\n]*)", re.MULTILINE)
-_FOUND = """select c.relname, a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
-    from pg_class c join pg_attribute a on a.attrelid = c.oid
-    where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
-    union all select c.relname, case o.contype when 'p' then 'primary key' else 'unique' end
-    from pg_class c join pg_constraint o on o.conrelid = c.oid
-    where c.relnamespace = $1::regnamespace and o.contype in ('p', 'u')"""
-_ADDED = """select t.tgname from pg_class c join pg_trigger t on t.tgrelid = c.oid and not t.tgisinternal
-    where c.relnamespace = $1::regnamespace union all select r.rulename from pg_class c
-    join pg_rewrite r on r.ev_class = c.oid where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p')"""
-
-
-@functools.cache
-def _parts() -> frozenset[tuple[str, str]]:
-    """Return every table of the schema with its columns and types, and `unique` and `primary key` where it has them."""
-    found = set[tuple[str, str]]()
-    for _, _, text in migrations():
-        for table, body in _CREATE.findall(text):
-            for part, rest in _PART.findall(body):
-                found |= {(table, part)}
-                found |= {(table, key) for key in ("primary key", "unique") if key in rest.partition("--")[0]}
-        found |= set(_ADD.findall(text))
-    return frozenset(found)
-
-
-def check_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Refuse a schema that lacks a table, a column of its type or a constraint, or that has triggers or rules.
-
-    All of that could change what is written or read. More tables, columns and indexes do no harm.
-    """
-    lacking = _parts() - {(table, part) for table, part in connection.execute(_FOUND, (schema,)).fetchall()}
-    differing = sorted(f"{table}: {part}" for table, part in lacking)
-    differing += sorted(name for (name,) in connection.execute(_ADDED, (schema,)).fetchall())
-    if differing:
-        allowed, repair = "a schema that alphafair made", "The schema was changed: restore a backup."
-        raise InvalidArgument("address", allowed, f"{schema}: {differing[:5]}", repair)
-
-
-def migrate(connection: psycopg.Connection[Any], schema: str, *, read_only: bool) -> bool:
-    """Bring the tables to the current version, one process at a time; return whether there were none."""
-    known = migrations()
-    with connection.transaction():
-        if not read_only:
-            connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-        has_tables, done, newest = _has_table(connection, schema, "migration"), 0, known[-1][0]
-        if has_tables:
-            ((done, version),) = connection.execute(
-                "select number, code_version from migration order by number desc limit 1"
-            ).fetchall()
-            if done > newest:
-                allowed, repair = f"a database of version {newest} or older", f"Install alphafair {version} or later."
-                raise InvalidArgument("address", allowed, done, repair)
-        if read_only:
-            if done < newest:
-                raise InvalidArgument(
-                    "address", f"a database of version {newest}", done, "Open it for writing once, which migrates it."
-                )
-            return False
-        if not has_tables:
-            connection.execute(f"create schema if not exists {schema}")
-            connection.execute(
-                "create table migration (number bigint primary key, name text, code_version text, at bigint)"
-            )
-        for number, name, text in known:
-            if number > done:
-                connection.execute(text)
-                row = (number, name, __version__, time.time_ns() // 1000)
-                connection.execute("insert into migration values ($1, $2, $3, $4)", row)
-        return not has_tables
-
-
-def _make_way(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Remove a schema in which nothing was ever kept, and refuse any other; called in a transaction.
-
-    Nobody writes to it meanwhile: its tables are locked before they are read.
-    """
-    connection.execute("select pg_advisory_xact_lock($1)", (_lock_number("migrate", schema),))
-    tables = sorted({"migration", *(table for table, _ in _parts())})
-    repair = "Add ?schema=NAME to the address, with another name: nothing is ever overwritten."
-    if all(_has_table(connection, schema, table) for table in tables):
-        connection.execute(f"lock table {schema}.position, {schema}.api_key in access exclusive mode")
-        for table in ("position", "api_key"):
-            if connection.execute(f"select 1 from {schema}.{table} limit 1").fetchall():
-                raise InvalidArgument("address", "a database without experiments and keys", f"schema {schema}", repair)
-    else:
-        tables = []
-    try:  # PostgreSQL refuses to drop what anything else depends on, and a schema with anything else in it
-        for table in tables:
-            connection.execute(f"drop table {schema}.{table}")
-        if tables:
-            connection.execute(f"drop sequence {schema}.experiment_key")
-        connection.execute(f"drop schema if exists {schema}")
-    except psycopg.errors.DependentObjectsStillExist:
-        raise InvalidArgument("address", "a schema without other tables", f"schema {schema}", repair) from None
-
-
-def check_unused(url: str) -> str:
-    """Refuse a database whose schema is in use, and return the schema; nothing is changed."""
-    connections = Connections(url, read_only=False)
-
-    def work(connection: psycopg.Connection[Any]) -> None:
-        with connection.transaction(force_rollback=True):
-            _make_way(connection, connections.schema)
-
-    with contextlib.closing(connections):
-        connections.run(work)
-    return connections.schema
-
-
 # the store
 
 
@@ -515,7 +201,7 @@ class PostgresStore:
         self._announced: str | None = None
 
         def prepare(connection: psycopg.Connection[Any]) -> bool:
-            if (read_only or not create) and not _has_table(connection, self.schema, "migration"):
+            if (read_only or not create) and not has_table(connection, self.schema, "migration"):
                 allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
                 raise InvalidArgument("address", allowed, self.path, repair)
             was_empty = migrate(connection, self.schema, read_only=read_only)
@@ -569,7 +255,7 @@ class PostgresStore:
             session.close()
         self._session = self.connections.new()
         with self.connections.translated(self._session):
-            self._session.execute("select pg_advisory_lock_shared($1)", (_lock_number("code", self.schema, code),))
+            self._session.execute("select pg_advisory_lock_shared($1)", (lock_number("code", self.schema, code),))
         self._announced = code
 
     def positions(self) -> dict[str, tuple[int, int]]:
@@ -605,7 +291,7 @@ class PostgresStore:
 
         def work(connection: psycopg.Connection[Any]) -> None:
             with connection.transaction():
-                _make_way(connection, schema)
+                make_way(connection, schema)
                 connection.execute(f"alter schema {self.schema} rename to {schema}")
 
         self.connections.run(work, limit=LATER)
@@ -815,7 +501,7 @@ class PostgresLedger:
     @contextlib.contextmanager
     def alone_with(self, codes: Sequence[str]) -> Iterator[bool]:
         connections = self.store.connections
-        numbers = [_lock_number("code", self.store.schema, code) for code in codes]
+        numbers = [lock_number("code", self.store.schema, code) for code in codes]
         with connections.one() as connection, connections.translated(connection):
             taken = []
             try:
