@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alphafair.formatting import fixed, number, percent
+from alphafair.lab.arena import LIN_UCB, TUNED
 from alphafair.lab.claims import verdict
 from alphafair.lab.results import ArenaResults, Match, Score, Tuned
 from alphafair.values import Interval
@@ -65,6 +66,44 @@ def tuned_table(matches: Sequence[Match], alpha: float) -> str:
         lead = None if best is None else best.lead
         rows.append(f"| {match.title} | {' | '.join([*cells, points(lead)])} |")
     return "\n".join(rows)
+
+
+def edge_table(found: ArenaResults) -> str:
+    """The scenarios whose best rival of all has its least or greatest width, scale or epsilon, by rival and setting.
+
+    There a larger grid may have a better setting. Discounts and priors, which have two values, are always at an edge.
+    """
+    titles: dict[tuple[str, str], dict[str, list[str]]] = {}
+    edges = {label: (min(values), max(values)) for label, values in grids().items()}
+    for match in (*found.matches, *found.with_features, *found.steep):
+        for alpha in match.alphas:
+            best = match.best_tuned(alpha)
+            if best is not None and (value := first_number(best.setting)) in edges[best.label]:
+                rows = titles.setdefault((best.label, f"{value:g}"), {})
+                rows.setdefault(match.title, []).append(f"{alpha:g}")
+    rows = ["| rival | setting | best of all rivals on |", "|---|---:|---|"]
+    for (label, value), where in sorted(titles.items()):
+        cells = "; ".join(f"{title} (\u03b1 = {', '.join(alphas)})" for title, alphas in where.items())
+        rows.append(f"| {label} | {value} | {cells} |")
+    return "\n".join(rows)
+
+
+def grids() -> dict[str, list[float]]:
+    """The values of the first setting of every rival."""
+    found: dict[str, list[float]] = {}
+    for contender in (*TUNED, *LIN_UCB):
+        label, setting = contender.label.split(": ")
+        found.setdefault(label, []).append(first_number(setting))
+    return found
+
+
+def first_number(setting: str) -> float:
+    r"""The first number of a setting in a table.
+
+    >>> first_number("\u03b5 0.03, prior 2"), first_number("0.1, 0.999")
+    (0.03, 0.1)
+    """
+    return float(re.findall(r"[\d.]+", setting)[0])
 
 
 def share(score: Score) -> str:
@@ -134,6 +173,8 @@ def block(found: ArenaResults, what: str) -> str:
     part = {"features": found.with_features, "steep": found.steep, "dying": found.dying}.get(words[0], found.matches)
     if words == ["promises"]:
         return promises(part)
+    if words == ["edges"]:
+        return edge_table(found)
     if words[0] in ("steep", "dying") and len(words) == 1:
         return steep_table(part) if words[0] == "steep" else dying_table(part)
     kind, alpha = words[-2], float(words[-1])

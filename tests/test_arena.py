@@ -234,7 +234,7 @@ def test_every_rival_has_its_settings() -> None:
         for experiment in plan:
             found = settings_by_policy(experiment.tuned)
             assert [*found] == [kind.name for kind in kinds]
-            assert [len(settings) for settings in found.values()] == [6, 4, 6, 4, 3][: len(kinds)]
+            assert [len(settings) for settings in found.values()] == [6, 6, 10, 6, 7][: len(kinds)]
             assert len({each.key for each in experiment.tuned}) == len(experiment.tuned)
             assert len({each.label for each in experiment.tuned}) == len(experiment.tuned)
             assert [len(each) for each in settings_by_policy(experiment.smoke().tuned).values()] == [2] * len(kinds)

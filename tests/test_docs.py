@@ -196,7 +196,7 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
     page, found = arena.PAGE.read_text(encoding="utf-8"), arena.results()
     tables = dict(re.findall(r"<!-- paste: ([^>]+) -->\n(.*?)\n\n", page, re.DOTALL))
     expected = {f"{kind} {alpha:g}" for kind in ("bandit", "full", "tuned") for alpha in ALPHAS}
-    expected |= {f"features {name}" for name in expected} | {"promises", "steep", "dying"}
+    expected |= {f"features {name}" for name in expected} | {"promises", "steep", "dying", "edges"}
     expected |= {f"steep tuned {alpha:g}" for alpha in STEEP_ALPHAS}
     assert {*tables} == expected
     for part, words in ((found.matches, ""), (found.with_features, "features "), (found.steep, "steep ")):
@@ -213,6 +213,26 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
         assert f"({ours.welfare_ratio.value:.3f})" in tables["steep"]
     for match in found.dying:
         assert f"| {match.alphas[0]:g} | {match.bound:.3f} | " in tables["dying"]
+
+
+@pytest.mark.parametrize(
+    ("page", "alpha"), [*(("docs/arena.md", alpha) for alpha in ALPHAS), ("README.md", 0.0), ("README.md", 0.9)]
+)
+def test_the_prose_counts_leads_over_tuned_rivals(page: str, alpha: float) -> None:
+    """In how many scenarios the adaptive policy is ahead of the best of all settings, behind, and level."""
+    matches = tool("paste_arena").results().matches
+    leads = [match.best_tuned(alpha).lead for match in matches]
+    ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    text = " ".join(line for line in lines if not line.startswith("|"))
+    plain = re.sub(r" *\([^()]*\)", "", text)  # without remarks in parentheses and targets of links
+    level = len(leads) - ahead - behind
+    counts = rf"ahead in {ahead}\b[^=]*, behind in {behind} and level in {level}\b"
+    at_alpha = rf"\bat \N{{GREEK SMALL LETTER ALPHA}} = {alpha:g}(?![.\d])"
+    assert re.search(rf"{at_alpha}[^=]* {counts}", plain, re.IGNORECASE), counts
+    if page == "docs/arena.md":
+        n_settings = {sum(each.n_settings for each in match.tuned_at(alpha)) for match in matches}
+        assert n_settings == {int(found) for found in re.findall(r"the best of (\d+) tuned settings", text)}
 
 
 def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:

@@ -47,7 +47,7 @@ def _grid(label: str, policy: str, short: str, **values: tuple[float, ...]) -> t
     return tuple(found)
 
 
-WIDTHS = (0.005, 0.02, 0.1, 0.3)
+WIDTHS = (0.002, 0.005, 0.02, 0.1, 0.3, 1.0)
 TUNED = (
     *_grid(
         "ε-greedy",
@@ -62,7 +62,9 @@ TUNED = (
     ),
     *_grid("Thompson", "fair-thompson", "{scale:g}", scale=WIDTHS),
 )
-LIN_UCB = _grid("LinUCB", "fair-lin-ucb", "{width:g}", n_features=(N_FEATURES,), width=(0.1, 0.2, 0.3))
+LIN_UCB = _grid(
+    "LinUCB", "fair-lin-ucb", "{width:g}", n_features=(N_FEATURES,), width=(0.03, 0.1, 0.2, 0.3, 1.0, 2.0, 4.0)
+)
 N_SEEDS, N_SHORT_SEEDS, N_LARGE_SEEDS = 20, 100, 10  # short runs vary more, and large ones take long
 
 SMALL = (("n_rounds", 30_000), ("n_contexts", 12), ("n_arms", 10))
