@@ -246,15 +246,13 @@ def described(status: Status) -> ExperimentAnswer:
 
 
 def fairness(status: Status) -> dict[str, float | None]:
-    """Jain's index, alpha-performance and welfare of the accounts; None before the first reward, or if not finite.
+    """Jain's index, alpha-performance and welfare of the accounts; None where not finite.
 
     Without accounts only Jain's index is known: that of the sums of rewards.
     """
-    unknown: dict[str, float | None] = {"jain_index": None, "alpha_performance": None, "welfare": None}
-    if status.rewards + status.defaulted == 0:
-        return unknown
     if not status.accounts or status.alpha is None:
-        return unknown | {"jain_index": jain_index(status, by_group(status, status.cumulative_rewards, status.arms))}
+        jain = jain_index(status, by_group(status, status.cumulative_rewards, status.arms))
+        return {"jain_index": jain, "alpha_performance": None, "welfare": None}
     accounts, groups = [*status.accounts.values()], None
     if status.groups is not None and status.groups.entitlements is not None:
         entitlements = status.groups.entitlements

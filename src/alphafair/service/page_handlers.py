@@ -16,9 +16,9 @@ from alphafair.engine.summary import SECOND
 from alphafair.errors import RequestError
 from alphafair.service import page_views
 from alphafair.service.errors import failure, http_failure
-from alphafair.service.handlers import caller_of
+from alphafair.service.handlers import caller_of, list_keys
 from alphafair.service.keys import LOCAL, ROLES
-from alphafair.service.messages import Request, Response
+from alphafair.service.messages import Keys, Request, Response
 from alphafair.service.page_files import PAGE_POLICY, File
 from alphafair.service.page_messages import (
     ContextRow,
@@ -159,6 +159,10 @@ def _session(service: Service, caller: Caller | None, found: Session | None) -> 
 async def index(service: Service, request: Request) -> IndexAnswer:
     found = await asyncio.to_thread(service.engine.overviews)
     return visible(index_answer(service, found), caller_of(request).experiments)
+
+
+async def keys(service: Service, request: Request) -> Keys:
+    return await list_keys(service, request)
 
 
 async def policies(service: Service, request: Request) -> PoliciesAnswer:

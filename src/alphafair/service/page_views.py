@@ -9,9 +9,11 @@ from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from alphafair.algorithms import POLICIES, BasePolicy
+from alphafair.engine import Status
 from alphafair.engine.engine import DEFAULT_POLICY
 from alphafair.engine.experiment import NOT_SETTINGS
 from alphafair.engine.ledger import FoundRow
@@ -98,10 +100,16 @@ def _guarantee(kind: type[BasePolicy], feedback: Feedback) -> PolicyGuarantee:
 # all experiments
 
 
+def earned_fairness(status: Status) -> dict[str, float | None]:
+    """Return the fairness of an experiment; None before the first reward, when all accounts are equal."""
+    found = fairness(status)
+    return found if status.rewards + status.defaulted else dict.fromkeys(found)
+
+
 def index_item(found: Overview) -> IndexItem:
     """An experiment at a glance."""
     status, summary = found.status, found.summary
-    measured = fairness(status)
+    measured = earned_fairness(status)
     return IndexItem(
         name=status.name,
         policy=status.policy,
@@ -301,7 +309,7 @@ def _parts_of(found: Overview, first: int) -> dict[str, Any]:
     return {
         "at": found.at / SECOND,
         "position": found.position,
-        "experiment": described(found.status),
+        "experiment": structs.replace(described(found.status), **earned_fairness(found.status)),
         "decisions_per_second": rate(found),
         "last_event": seconds(found.summary.last_event),
         "series": series(found, first),

@@ -92,7 +92,12 @@ export async function show(content) {
   const answer = await get(address("/index.json"));
   draw(answer);
   put(content, head, marks, nothing, grid, noMatch);
-  follow(address("/events"), { state: draw, update: draw, status: connection });
+  let isFirst = true;
+  const state = (found) => {
+    if (!isFirst || found.position >= answer.position) draw(found); // the first may be half a second old
+    isFirst = false;
+  };
+  follow(address("/events"), { state, update: draw, status: connection });
 }
 
 const SEVERITIES = ["info", "warning", "critical"];
