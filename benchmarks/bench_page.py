@@ -20,7 +20,7 @@ from benchmarks.table import Row, duration
 TURNS, WATCHERS, AT_LEAST = 4, 10, 0.9
 LOADS, FIRST_PAINT = 5, 0.2  # of the page, and seconds
 WATCHERS_OF = {  # what watches: the module, and the address that it opens
-    "pages in Chromium watch": ("benchmarks.browse", "/experiments/bench"),
+    "pages in Chromium watch": ("benchmarks.browse", "/experiments/bench/live"),
     "readers of events watch": ("benchmarks.watch", "/experiments/bench/events"),
 }
 FIRST_DATA = (
