@@ -1,0 +1,77 @@
+"""Files of schema 11 and databases of schema 2, made by version 0.1: opened, verified and exported as they were.
+
+`make_version_11_ledger.py` has how they were made, and what that version said of them is beside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alphafair.engine import Engine
+from alphafair.engine.addresses import open_store
+from tests.make_version_11_ledger import described
+from tests.postgres import Server
+
+DATA = Path(__file__).parent / "data"
+FILES = ("version-11", "version-11-single")
+KEPT = ("state", "probabilities", "log", "history")
+
+
+def records(name: str) -> dict[str, Any]:
+    return json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    path = folder / "shop.db"
+    path.write_bytes(gzip.decompress((DATA / f"{name}.db.gz").read_bytes()))
+    return path
+
+
+@contextlib.contextmanager
+def restored(server: Server) -> Iterator[str]:
+    """The database of the fixture, in a schema of the server."""
+    try:
+        server.execute(gzip.decompress((DATA / "database-2.sql.gz").read_bytes()).decode())
+        yield server.url("shop")
+    finally:
+        server.execute("drop schema if exists shop cascade")
+
+
+def check_as_before(address: Any, name: str, folder: Path) -> None:
+    """Everything that the version which made it said of it, but for what moves with the clock and the memory."""
+    before = records(name)
+    with Engine(open_store(address), clock=lambda: 0) as engine:  # nothing becomes due
+        assert engine.verify() == before["position"]
+        now = json.loads(json.dumps(described(engine, folder)))
+    assert list(now["experiments"]) == list(before["experiments"])
+    for experiment, was in before["experiments"].items():
+        found = now["experiments"][experiment]
+        for part in KEPT:
+            assert found[part] == was[part], (experiment, part)
+        moving = {"max_contexts"}
+        same = {key: value for key, value in was["status"].items() if key not in moving}
+        assert {key: value for key, value in found["status"].items() if key not in moving} == same
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_says_what_it_said(name: str, tmp_path: Path) -> None:
+    check_as_before(unpacked(name, tmp_path), name, tmp_path)
+
+
+def test_a_database_says_what_it_said(postgres_server: Server, tmp_path: Path) -> None:
+    with restored(postgres_server) as url:
+        check_as_before(url, "database-2", tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_fixture_is_of_version_11(name: str, tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(unpacked(name, tmp_path))) as file:
+        assert file.execute("select max(number) from migration").fetchone() == (11,)
