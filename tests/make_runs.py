@@ -53,7 +53,7 @@ def reward_of(policy: Policy, rng: random.Random, n_arms: int) -> Any:
 
 
 def stepwise(policy: Policy, seed: int) -> str:
-    """Decide with masks, reward late and out of order, expect and forgo, grow and retire, change alpha, start periods."""
+    """Masks, late rewards in any order, `expect` and `forgo`, arms that come and go, another alpha, periods."""
     rng, uniforms, digest = random.Random(seed), np.random.default_rng(seed), hashlib.sha256()
     waiting = list[tuple[Any, int]]()
     for round in range(N_ROUNDS):
