@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
 import json
 import posixpath
@@ -19,7 +20,7 @@ import pytest
 
 from alphafair import metrics
 from alphafair.algorithms import POLICIES
-from alphafair.engine import Decide, Engine, Reward
+from alphafair.engine import Decide, Engine, Reward, jobs
 from alphafair.engine.reports import most_frequent
 from alphafair.engine.summary import SECOND, Summary
 from alphafair.groups import Groups
@@ -404,6 +405,32 @@ def test_the_story_of_a_decision(shop: Running) -> None:
     assert error(shop.http.get("/experiments/home/decision.json?id=nobody"))["code"] == "unknown_decision"
     shop.engine.create("second", arms=ARMS)
     assert shop.http.get(f"/experiments/second/decision.json?id={other}").status_code == 404
+
+
+def test_no_experiment_gets_the_distributions_of_another(shop: Running) -> None:
+    """In a database, every experiment counts its positions from 1."""
+    shop.engine.create("three", arms=["a1", "a2", "a3"])
+    shop.engine.create("two", arms=["b1", "b2"])
+    ids = {}
+    for name, arms in (("three", ["a1", "a3"]), ("two", ["b1", "b2"])):
+        ids[name] = [shop.engine.decide(name, "v", available=arms).id for _ in range(2)]
+    for name, distribution in (("three", [0.5, 0.0, 0.5]), ("two", [0.5, 0.5]), ("three", [0.5, 0.0, 0.5])):
+        for id in ids[name]:
+            path = f"/experiments/{name}/decision.json?id={id}"
+            story = wait_for(
+                lambda path=path: get(shop, path), lambda found: found["probabilities_status"] != "computing"
+            )
+            assert story["probabilities_status"] == "recomputed", story["probabilities_sentence"]
+            assert [arm["probability"] for arm in story["arms"]] == distribution
+
+
+def test_jobs_of_two_experiments_differ() -> None:
+    """Results are kept by their jobs, so every kind of job is compared by its experiment."""
+    for kind in jobs.Job.__subclasses__():
+        fields = {each.name: each.name for each in dataclasses.fields(kind)}
+        assert kind(**fields) == kind(**fields)
+        assert kind(**fields) != kind(**fields | {"experiment": "other"})
+        assert hash(kind(**fields)) != hash(kind(**fields | {"experiment": "other"}))
 
 
 def test_stored_distributions_are_shown(shop: Running) -> None:

@@ -31,6 +31,7 @@ from alphafair.engine.experiment import (
     checked_start,
     state_bytes,
 )
+from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
 from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
 from alphafair.engine.live import LiveState, unknown_experiment
@@ -745,21 +746,34 @@ class Engine:
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
 
-    def calculation_job(self, name: str) -> dict[str, Any]:
-        """Return what another process needs to read the log of an experiment as it is now, as plain values."""
+    def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
+        """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
         with self._reading(name) as (live, experiment):
             groups = experiment.policy.groups if experiment.has_policy else None
-            return {
-                "address": self._store.address,
-                "experiment": experiment.key,
-                "name": name,
-                "full": experiment.full,
-                "position": live.position,
-                "rewards": experiment.tally.rewards + experiment.tally.defaulted,
-                "reward_range": [experiment.low, experiment.high],
-                "alpha": experiment.alpha,
-                "groups": None if groups is None or groups.is_default else groups.settings(),
-            }
+            return WhatIfJob(
+                address=self._store.address,
+                experiment=experiment.key,
+                name=name,
+                position=live.position,
+                full=experiment.full,
+                rounds=rounds,
+                rewards=experiment.tally.rewards + experiment.tally.defaulted,
+                reward_range=(experiment.low, experiment.high),
+                alpha=experiment.alpha,
+                groups=None if groups is None or groups.is_default else groups.settings(),
+            )
+
+    def probabilities_job(self, story: DecisionStory) -> ProbabilitiesJob:
+        """Return the distribution that a decision was drawn from, to be recomputed by another process."""
+        row = story.row
+        return ProbabilitiesJob(
+            address=self._store.address,
+            experiment=story.at_that_time.key,
+            name=story.experiment,
+            position=row.state_version,
+            context=row.context,
+            available=None if row.available is None else tuple(story.available.tolist()),
+        )
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Replay the whole log and compare every propensity, every snapshot and the state in memory, bit by bit.

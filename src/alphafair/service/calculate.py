@@ -1,7 +1,7 @@
 """Calculations for the page in a process of their own: `python -m alphafair.service.calculate`, JSON in and out.
 
 They read the file beside the service, at a lower priority, and take none of the interpreter's time that answers
-requests. A job is an object with its `kind` on standard input; the result is one line on standard output.
+requests. The name of a job's type and its fields arrive on standard input; the result is one line on standard output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -21,12 +21,13 @@ from alphafair import metrics
 from alphafair.algorithms import load_policy
 from alphafair.engine.addresses import ledger_of, open_store
 from alphafair.engine.export import NICE, ExperimentRecord, read_log
+from alphafair.engine.jobs import Job, ProbabilitiesJob, WhatIfJob
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.replay import Replay
 from alphafair.errors import InvalidArgument
 from alphafair.evaluation import frontier
 from alphafair.formatting import json_alpha
-from alphafair.groups import arm_groups
+from alphafair.groups import Groups, arm_groups
 from alphafair.values import Interval, Log, State
 
 ALPHAS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0, 5.0, math.inf)
@@ -34,23 +35,23 @@ CONFIDENCE, N_REPLICATES = 0.95, 200
 
 
 @contextlib.contextmanager
-def _opened(job: Mapping[str, Any]) -> Iterator[Ledger]:
+def _opened(job: Job) -> Iterator[Ledger]:
     """The ledger of the job's experiment, to be read."""
-    store = open_store(job["address"], read_only=True)
+    store = open_store(job.address, read_only=True)
     try:
-        yield ledger_of(store, job["name"], job["experiment"])
+        yield ledger_of(store, job.name, job.experiment)
     finally:
         store.close()
 
 
-def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
+def what_if(job: WhatIfJob) -> dict[str, Any]:
     """The price of fairness, from the latest rewarded decisions of an experiment."""
     began = time.perf_counter()
     with _opened(job) as ledger:
-        changes = ledger.changes(job["position"], job["experiment"])
-        record = ExperimentRecord(job["experiment"], job["name"], job["full"], changes)
-        log = read_log(ledger, record, latest=job["rounds"])
-    low, high = job["reward_range"]
+        changes = ledger.changes(job.position, job.experiment)
+        record = ExperimentRecord(job.experiment, job.name, job.full, changes)
+        log = read_log(ledger, record, latest=job.rounds)
+    low, high = job.reward_range
     unit = (log.rewards - low) / (high - low)
     scaled = Log(
         log.contexts,
@@ -62,11 +63,12 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
         arm_labels=log.arm_labels,
         available=log.available,
     )
-    groups = arm_groups(None if job["groups"] is None else _groups(job["groups"]), log.n_arms)
+    given = None if job.groups is None else Groups(**job.groups)
+    groups = arm_groups(given, log.n_arms)
     found = frontier(
         scaled,
         ALPHAS,
-        groups=job["groups"] and _groups(job["groups"]),
+        groups=given,
         confidence=CONFIDENCE,
         n_replicates=N_REPLICATES,
     )
@@ -87,7 +89,7 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
             "verdict": found.verdict,
             "reasons": [f"at alpha = {alpha:g} {reason}" for alpha, reason in found.worst_reasons()],
             "rounds": n_rounds,
-            "position": job["position"],
+            "position": job.position,
             "computed_at": time.time(),
             "seconds": time.perf_counter() - began,
         },
@@ -97,12 +99,6 @@ def what_if(job: Mapping[str, Any]) -> dict[str, Any]:
             "least_share": float(metrics.shares(accounts).min()),
         },
     }
-
-
-def _groups(fields: Mapping[str, Any]) -> Any:
-    from alphafair.groups import Groups
-
-    return Groups(**fields)
 
 
 def _band(found: Interval) -> dict[str, list[float | None]]:
@@ -115,30 +111,31 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def probabilities(job: Mapping[str, Any]) -> dict[str, Any]:
+def probabilities(job: ProbabilitiesJob) -> dict[str, Any]:
     """The distribution that a decision was drawn from, recomputed from the log before it."""
-    position = job["position"]
+    position = job.position
     with _opened(job) as ledger:
-        experiment = Replay(ledger, position, only=job["experiment"]).from_snapshots().run()[job["experiment"]]
+        experiment = Replay(ledger, position, only=job.experiment).from_snapshots().run()[job.experiment]
     policy = experiment.policy
-    if job["context"] >= policy.n_contexts:
+    if job.context >= policy.n_contexts:
         policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
-        policy.grow(n_contexts=job["context"] + 1)
-    found = policy.probabilities(job["context"], available=job["available"])
+        policy.grow(n_contexts=job.context + 1)
+    found = policy.probabilities(job.context, available=job.available)
     return {"probabilities": found.tolist()}
 
 
-JOBS: Final[dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
-    "what_if": what_if,
-    "probabilities": probabilities,
+JOBS: Final[dict[str, tuple[type[Job], Callable[[Any], dict[str, Any]]]]] = {
+    WhatIfJob.__name__: (WhatIfJob, what_if),
+    ProbabilitiesJob.__name__: (ProbabilitiesJob, probabilities),
 }
 
 
 def main() -> int:
     os.nice(NICE)
-    job = json.load(sys.stdin)
+    kind, fields = json.load(sys.stdin)
+    make, calculate = JOBS[kind]
     try:
-        result = JOBS[job["kind"]](job)
+        result = calculate(make(**fields))
     except (InvalidArgument, OSError, ValueError) as problem:
         print(str(problem), file=sys.stderr)
         return 1

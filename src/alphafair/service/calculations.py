@@ -13,19 +13,22 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Literal
+from dataclasses import asdict
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from alphafair.engine.jobs import Job
 
 LONGEST: Final = 600.0  # seconds
 MOST_KEPT: Final = 200  # results
 MOST_WAITING: Final = 20  # calculations that have not begun
+SomeJob = TypeVar("SomeJob", bound=Job)
 
 
-class Calculation:
+class Calculation(Generic[SomeJob]):
     """One calculation: its job, and its result once there is one."""
 
-    def __init__(self, job: Mapping[str, Any]) -> None:
+    def __init__(self, job: SomeJob) -> None:
         self.job = job
         self.status: Literal["computing", "ready", "failed"] = "computing"
         self.result: dict[str, Any] = {}
@@ -34,30 +37,30 @@ class Calculation:
 
 
 class Calculations:
-    """All calculations of one service, by a key of the caller's choice."""
+    """All calculations of one service, by their jobs."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="calculate")
-        self._kept: OrderedDict[tuple[Any, ...], Calculation] = OrderedDict()
+        self._kept: OrderedDict[Job, Calculation[Any]] = OrderedDict()
         self._running: set[asyncio.Future[None]] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def find(self, key: tuple[Any, ...]) -> Calculation | None:
-        """The last calculation of a key that was begun."""
-        return self._kept.get(key)
+    def find(self, job: SomeJob) -> Calculation[SomeJob] | None:
+        """The last calculation of a job that was begun."""
+        return self._kept.get(job)
 
-    def begin(self, key: tuple[Any, ...], job: Mapping[str, Any]) -> Calculation:
-        """Start a calculation, unless one of this key is being computed; the result of an earlier one is forgotten."""
-        found = self._kept.get(key)
+    def begin(self, job: SomeJob) -> Calculation[SomeJob]:
+        """Start a calculation, unless it is being computed; the result of an earlier one is forgotten."""
+        found = self._kept.get(job)
         if found is not None and found.status == "computing":
             return found
         calculation = Calculation(job)
         if len(self._running) >= MOST_WAITING or self._closed:
             calculation.status, calculation.problem = "failed", "Too many calculations are waiting: try again later."
             return calculation
-        self._kept[key] = calculation
-        self._kept.move_to_end(key)
+        self._kept[job] = calculation
+        self._kept.move_to_end(job)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._run, calculation)
@@ -65,11 +68,12 @@ class Calculations:
         future.add_done_callback(self._running.discard)
         return calculation
 
-    def _run(self, calculation: Calculation) -> None:
+    def _run(self, calculation: Calculation[Any]) -> None:
         """Run a process to its end, in the one thread for that."""
         try:
             if self._closed:
                 raise OSError("the service stops")
+            sent = json.dumps([type(calculation.job).__name__, asdict(calculation.job)]).encode()
             paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
             with subprocess.Popen(
                 [sys.executable, "-P", "-m", "alphafair.service.calculate"],
@@ -80,7 +84,7 @@ class Calculations:
             ) as process:
                 self._process = process
                 try:
-                    out, errors = process.communicate(json.dumps(calculation.job).encode(), timeout=LONGEST)
+                    out, errors = process.communicate(sent, timeout=LONGEST)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     raise OSError(f"it took longer than {LONGEST:.0f} seconds") from None

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 import alphafair
+from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.reports import ContextProbabilities, LogFilter
 from alphafair.engine.summary import SECOND
 from alphafair.errors import RequestError
@@ -212,20 +213,19 @@ def _stream(service: Service, request: Request, name: str) -> Response:
 
 
 async def what_if(service: Service, request: Request, name: str, query: WhatIfQuery) -> WhatIfAnswer:
-    job = await asyncio.to_thread(service.engine.calculation_job, name)
-    n_rewards: int = job["rewards"]
-    key = "what_if", job["experiment"]
-    last = service.calculations.find(key)
-    before = service.curves.get(job["experiment"])
+    job = await asyncio.to_thread(service.engine.what_if_job, name, MOST_ROUNDS)
+    n_rewards = job.rewards
+    last = service.calculations.find(job)
+    before = service.curves.get(job)
     if n_rewards < LEAST_REWARDS:
         sentence = f"There are {n_rewards:,} rewarded decisions. The curve needs at least {LEAST_REWARDS:,}."
         return WhatIfAnswer("too few", sentence, n_rewards, _present(job, {}), None)
     if last is not None and last.status == "ready":
-        before = service.curves[job["experiment"]] = last.result
-    grown = last is not None and n_rewards >= GROWN * last.job["rewards"]
+        before = service.curves[job] = last.result
+    grown = last is not None and n_rewards >= GROWN * last.job.rewards
     is_old = last is not None and last.status != "computing" and time.time() - last.done_at >= GROWN_SECONDS
     if last is None or (query.renew and last.status != "computing") or (grown and is_old):
-        last = service.calculations.begin(key, {"kind": "what_if", "rounds": MOST_ROUNDS, **job})
+        last = service.calculations.begin(job)
     curve = None if before is None else _curve(before["curve"])
     present = _present(job, {} if before is None else before["present"])
     if last.status == "computing":
@@ -235,7 +235,7 @@ async def what_if(service: Service, request: Request, name: str, query: WhatIfQu
         sentence = f"The curve could not be computed: {last.problem}"
         return WhatIfAnswer("failed", sentence, n_rewards, present, curve)
     used = last.result["curve"]["rounds"]
-    latest = "" if used >= last.job["rewards"] else "latest "
+    latest = "" if used >= last.job.rewards else "latest "
     sentence = f"From the {latest}{used:,} rewarded decisions of this experiment."
     return WhatIfAnswer("ready", sentence, n_rewards, present, curve)
 
@@ -244,8 +244,8 @@ def _curve(found: Mapping[str, Any]) -> Curve:
     return msgspec.convert(found, Curve)
 
 
-def _present(job: Mapping[str, Any], found: Mapping[str, float]) -> PresentPoint:
-    alpha = page_views.shown_alpha(job["alpha"])
+def _present(job: WhatIfJob, found: Mapping[str, float]) -> PresentPoint:
+    alpha = page_views.shown_alpha(job.alpha)
     return PresentPoint(alpha, found.get("average_reward"), found.get("jain_index"), found.get("least_share"))
 
 
@@ -269,15 +269,8 @@ async def decision(service: Service, request: Request, name: str, query: Decisio
     if story.probabilities is not None:
         sentence = "The distribution is stored with the decision."
         return page_views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
-    key = "probabilities", story.row.seq
-    found = service.calculations.find(key)
-    if found is None:
-        job = await asyncio.to_thread(service.engine.calculation_job, name)
-        row = story.row
-        asked = {"position": row.state_version, "context": row.context, "available": story.available.tolist()}
-        if row.available is None:
-            asked["available"] = None
-        found = service.calculations.begin(key, {**job, "kind": "probabilities", **asked})
+    job = service.engine.probabilities_job(story)
+    found = service.calculations.find(job) or service.calculations.begin(job)
     if found.status == "computing":
         sentence = "The distribution is being recomputed from the log before the decision, in the background."
         return page_views.decision_answer(story, "computing", sentence, None)

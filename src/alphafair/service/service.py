@@ -24,6 +24,7 @@ import msgspec
 
 from alphafair.engine import Engine
 from alphafair.engine.addresses import Address
+from alphafair.engine.jobs import WhatIfJob
 from alphafair.service import page_handlers, routes
 from alphafair.service.access import Access
 from alphafair.service.calculations import Calculations
@@ -102,7 +103,7 @@ class Service:
         self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)
         self.documents, self.files, self.root_path = Documents(root_path), PageFiles(root_path), root_path
         self.watchers, self.calculations, self.shared = Watchers(self), Calculations(), SharedAnswers()
-        self.curves: dict[int, dict[str, Any]] = {}  # the last price of fairness of each experiment
+        self.curves: dict[WhatIfJob, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
         self._lines, self._fault_lines = LimitedLines(self.measures.left_out), LimitedLines(self.measures.left_out)
         self._root = routes.segments(root_path) if root_path else []
