@@ -23,6 +23,7 @@ UNDO = {  # what takes back a numbered step, where there is anything to take bac
         "drop table later",
     ],
     11: ["alter table snapshot drop column summary"],
+    12: ["alter table api_key drop column epoch"],
 }
 
 

@@ -463,6 +463,9 @@ def test_a_stranger_is_refused_and_a_key_opens_what_it_may(browser: Any, tmp_pat
         expect(page.get_by_role("link", name="Keys")).to_have_count(0)
         assert page.evaluate("document.cookie") == ""  # not for scripts
         page.get_by_role("button", name="Sign out").click()
+        dialog = page.get_by_role("dialog", name="Sign out")
+        expect(dialog).to_contain_text("Every browser that has signed in with the key \u2018Lena\u2019 is signed out.")
+        dialog.get_by_role("button", name="Sign out everywhere").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
         page.get_by_label("Key").fill(admin)

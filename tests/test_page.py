@@ -10,6 +10,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from alphafair.service import calculations, keys, marks, page_handlers, shared, 
 from alphafair.service.page_files import PageFiles
 from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
-from alphafair.service.sessions import COOKIE, LIFETIME, MOST_ENDED, Sessions, token_of
+from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
 from tests.serving import ARMS, Running, error, running
 from tests.stores import both_stores, live_state, open_store
 
@@ -786,15 +787,45 @@ def request_with(shop: Running, cookie: str, **headers: str) -> httpx.Response:
         return client.get("/index.json")
 
 
+def test_signing_out_signs_out_every_browser_of_the_key(locked: tuple[Running, dict[str, str]]) -> None:
+    """Once, however many requests do so, and for good; the key stays valid, and others are as before."""
+    shop, tokens = locked
+    with (
+        signed_in(shop, tokens["admin"]) as (client, session),
+        signed_in(shop, tokens["admin"]) as (elsewhere, _),
+        signed_in(shop, tokens["read"]) as (reader, _),
+    ):
+        cookie = client.cookies[COOKIE]
+        with ThreadPoolExecutor(4) as pool:
+            headers = {"cookie": f"{COOKIE}={cookie}", "x-alphafair-csrf": session["csrf"]}
+            ended = [pool.submit(httpx.delete, f"{shop.url}/session", headers=headers) for _ in range(4)]
+            assert {each.result().status_code for each in ended} <= {200}
+        assert request_with(shop, cookie).status_code == 401
+        assert elsewhere.get("/index.json").status_code == 401
+        assert reader.get("/index.json").status_code == 200
+    epochs = {key.name: key.epoch for key in keys.all_of(shop.service.address)}
+    assert epochs["the admin"] == 1
+    with signed_in(shop, tokens["admin"]) as (client, _):
+        assert client.get("/index.json").status_code == 200
+        assert client.delete("/session").status_code == 403  # without the header
+        assert shop.http.delete("/session").status_code == 200  # nobody was signed in
+    assert {key.name: key.epoch for key in keys.all_of(shop.service.address)} == epochs
+    with signed_in(shop, tokens["read"]) as (client, _):  # signing in again ends no session: it needs no header
+        cookie = client.cookies[COOKIE]
+        again = client.post("/session", json={"key": tokens["read"]}, headers={"origin": shop.url})
+        assert again.status_code == 201
+        assert request_with(shop, cookie).status_code == 200
+
+
 def test_a_session_ends_with_its_process(tmp_path: Path) -> None:
     """Unless there is a secret, nothing that is in the file can sign a cookie."""
     token = keys.create(tmp_path / "shop.db", "admin", "me")
     with running(tmp_path / "shop.db") as shop, signed_in(shop, token) as (client, _):
         cookie = client.cookies[COOKIE]
-        key_id, end, nonce, _ = cookie.split(".")
+        key_id, epoch, end, nonce, _ = cookie.split(".")
         (key,) = keys.all_of(shop.service.address)
-        forged = hmac.new(key.hash, f"session {key_id}.{end}.{nonce}".encode(), "sha256").hexdigest()
-        assert request_with(shop, f"{key_id}.{end}.{nonce}.{forged}").status_code == 401
+        forged = hmac.new(key.hash, f"session {key_id}.{epoch}.{end}.{nonce}".encode(), "sha256").hexdigest()
+        assert request_with(shop, f"{key_id}.{epoch}.{end}.{nonce}.{forged}").status_code == 401
     with running(tmp_path / "shop.db") as shop:
         assert request_with(shop, cookie).status_code == 401
 
@@ -822,27 +853,31 @@ def test_a_forged_cookie_is_refused(locked: tuple[Running, dict[str, str]]) -> N
     with signed_in(shop, tokens["read"]) as (reader, _), signed_in(shop, tokens["admin"]) as (client, _):
         cookie, other = client.cookies[COOKIE], reader.cookies[COOKIE]
     assert request_with(shop, cookie).status_code == 200
-    key_id, end, nonce, signature = cookie.split(".")
-    other_id, _, other_nonce, other_signature = other.split(".")
+    key_id, epoch, end, nonce, signature = cookie.split(".")
+    other_id, _, _, other_nonce, other_signature = other.split(".")
     altered = [
-        (other_id, end, nonce, signature),
-        (key_id, str(int(end) + 1), nonce, signature),
-        (key_id, "9" * 12, nonce, signature),
-        (key_id, end, other_nonce, signature),
-        (key_id, end, nonce, other_signature),
-        (key_id, end, nonce, signature[:-1] + ("0" if signature[-1] != "0" else "1")),
-        (key_id, end, nonce, signature.upper()),
-        (key_id, end, nonce, signature, ""),
-        ("0badc0de", end, nonce, signature),
-        (key_id, "-1", nonce, signature),
-        (key_id, end, nonce),
-        (key_id, end, nonce, "None"),
-        ("", "", "", ""),
+        (other_id, epoch, end, nonce, signature),
+        (key_id, epoch, str(int(end) + 1), nonce, signature),
+        (key_id, epoch, "9" * 12, nonce, signature),
+        (key_id, epoch, end, other_nonce, signature),
+        (key_id, epoch, end, nonce, other_signature),
+        (key_id, "1", end, nonce, signature),
+        (key_id, f"{epoch}0", end, nonce, signature),
+        (key_id, "-1", end, nonce, signature),
+        (key_id, end, nonce, signature),
+        (key_id, epoch, end, nonce, signature[:-1] + ("0" if signature[-1] != "0" else "1")),
+        (key_id, epoch, end, nonce, signature.upper()),
+        (key_id, epoch, end, nonce, signature, ""),
+        ("0badc0de", epoch, end, nonce, signature),
+        (key_id, epoch, "-1", nonce, signature),
+        (key_id, epoch, end, nonce),
+        (key_id, epoch, end, nonce, "None"),
+        ("", "", "", "", ""),
     ]
     for parts in altered:
         assert request_with(shop, ".".join(parts)).status_code == 401, parts
-    unsigned = hmac.new(b"", f"session {key_id}.{end}.{nonce}".encode(), "sha256").hexdigest()
-    assert request_with(shop, f"{key_id}.{end}.{nonce}.{unsigned}").status_code == 401
+    unsigned = hmac.new(b"", f"session {key_id}.{epoch}.{end}.{nonce}".encode(), "sha256").hexdigest()
+    assert request_with(shop, f"{key_id}.{epoch}.{end}.{nonce}.{unsigned}").status_code == 401
     for secret in tokens.values():
         assert secret.split("_", 2)[2] not in cookie
     stored = {key.id: key.hash for key in keys.all_of(shop.service.address)}
@@ -855,19 +890,28 @@ def test_the_header_of_another_session_is_refused(locked: tuple[Running, dict[st
         cookie = client.cookies[COOKIE]
         assert cookie != again.cookies[COOKIE]
     assert one["csrf"] not in cookie
-    for csrf in (other["csrf"], cookie.split(".")[3]):
+    for csrf in (other["csrf"], cookie.split(".")[4]):
         answer = request_with(shop, cookie, **{"x-alphafair-csrf": csrf})
         assert (answer.status_code, error(answer)["code"]) == (403, "cross_site")
     assert request_with(shop, cookie, **{"x-alphafair-csrf": one["csrf"]}).status_code == 200
 
 
+class Signer:
+    """Keys in memory, as one process has read them."""
+
+    def __init__(self) -> None:
+        self.epochs = {"0badc0de": 0, "0c0ffee0": 0}
+
+    def epoch(self, id: str) -> int | None:
+        return self.epochs.get(id)
+
+    def sign(self, id: str, message: str) -> str | None:
+        return hmac.new(id.encode(), message.encode(), "sha256").hexdigest() if id in self.epochs else None
+
+
 def test_sessions_expire_and_end() -> None:
-    now, valid = [0.0], {"0badc0de": b"hash"}
-
-    def sign(id: str, message: str) -> str | None:
-        return hmac.new(valid[id], message.encode(), "sha256").hexdigest() if id in valid else None
-
-    sessions, elsewhere = Sessions(sign, lambda: now[0]), Sessions(sign, lambda: now[0])
+    now, keyring = [0.0], Signer()
+    sessions, elsewhere = Sessions(keyring, lambda: now[0]), Sessions(keyring, lambda: now[0])
     token = sessions.begin("0badc0de")
     found = sessions.find(token_of({b"cookie": f"other=1; {COOKIE}={token}".encode()}))
     assert found is not None
@@ -875,15 +919,27 @@ def test_sessions_expire_and_end() -> None:
     assert elsewhere.find(token) == found
     now[0] = LIFETIME
     assert sessions.find(token) is None
-    for _ in range(MOST_ENDED + 10):
-        token = sessions.begin("0badc0de")
-        sessions.end(token)
-        sessions.end("made up")
-    assert sessions.find(token) is None
-    assert elsewhere.find(token) is not None
-    assert MOST_ENDED // 2 <= len(sessions._ended) <= MOST_ENDED
-    valid.clear()
+    now[0] = 0.0
+    del keyring.epochs["0badc0de"]
     assert elsewhere.find(token) is None
+
+
+def test_a_session_that_was_signed_out_stays_so() -> None:
+    """Whatever other keys do: nothing is kept that could overflow."""
+    keyring = Signer()
+    sessions = Sessions(keyring)
+    one, other, foreign = (sessions.begin(id) for id in ("0badc0de", "0badc0de", "0c0ffee0"))
+    keyring.epochs["0badc0de"] = 1
+    for _ in range(20_000):
+        sessions.begin("0c0ffee0")
+    assert [sessions.find(token) for token in (one, other)] == [None, None]
+    assert sessions.find(foreign) is not None
+    again = sessions.begin("0badc0de")
+    assert sessions.find(again) is not None
+    keyring.epochs["0badc0de"] = 0  # a process that has not read the newer epoch yet
+    assert sessions.find(again) is not None
+    keyring.epochs["0badc0de"] = 2
+    assert sessions.find(again) is None
 
 
 def test_without_keys_the_page_is_open_on_this_machine_only(shop: Running) -> None:

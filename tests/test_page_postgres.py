@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -146,21 +147,48 @@ def test_a_node_is_not_ready_while_its_database_is_away(shop: Running, postgres_
 
 
 def test_any_process_takes_the_session_of_another(address: str, shop: Running) -> None:
-    """Until its key is revoked: then no process does, once it has read the keys again."""
+    """Until it is signed out or its key is revoked: then no process does, once it has read the keys again."""
     token = keys.create(address, "admin", "me")
+
+    def status(of: httpx.Client) -> int:
+        return of.get("/index.json").status_code
+
+    def cookie_of(client: httpx.Client) -> str:
+        return "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+
     other: Any
-    with running(address, engine=Engine.open(address, seed=1)) as other:  # type: ignore[arg-type]
+    with (
+        running(address, engine=Engine.open(address, seed=1)) as other,  # type: ignore[arg-type]
+        httpx.Client(base_url=other.url) as there,
+    ):
         wait_for(lambda: shop.service.keyring.any_created, bool, 10.0)
-        with signed_in(shop, token) as (client, session), httpx.Client(base_url=other.url) as there:
-            there.headers["cookie"] = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        with signed_in(shop, token) as (client, session):
+            there.headers["cookie"] = cookie_of(client)
             assert there.get("/session.json").json() == session
             assert there.patch("/v1/experiments/home", json={"alpha": 0.5}).status_code == 403
             csrf = {"x-alphafair-csrf": session["csrf"]}
             assert there.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=csrf).status_code == 200
             assert there.get("/v1/experiments/home/log?format=csv").status_code == 200
+            assert client.delete("/session", headers=csrf).status_code == 200
+            wait_for(lambda: status(there), lambda found: found == 401, 10.0)
+        other.service.keyring._closed.set()  # reads no keys from now on
+        other.service.keyring._thread.join()
+        other.service.keyring._read_at = math.inf  # and nobody minds
+        for epoch in (1, 2):
+            with signed_in(shop, token) as (client, session):
+                there.headers["cookie"] = cookie_of(client)
+                assert f".{epoch}." in there.headers["cookie"]
+                assert status(there) == 200  # although the other process has not read this epoch
+                client.delete("/session", headers={"x-alphafair-csrf": session["csrf"]})
+        other.service.keyring.refresh()
+        assert status(there) == 401
+        with signed_in(shop, token) as (client, _):
+            there.headers["cookie"] = cookie_of(client)
+            assert (status(client), status(there)) == (200, 200)
             keys.revoke(address, token.split("_")[1])
-            for each in (client, there):
-                wait_for(lambda each=each: each.get("/index.json").status_code, lambda status: status == 401, 10.0)  # type: ignore[misc]
+            wait_for(lambda: status(client), lambda found: found == 401, 10.0)
+            other.service.keyring.refresh()
+            assert status(there) == 401
 
 
 def test_the_page_of_an_experiment_that_another_process_has_just_created(address: str, shop: Running) -> None:

@@ -482,6 +482,7 @@ class KeyRow(NamedTuple):
     expires_at: int | None
     revoked_at: int | None
     revoked_by: str | None
+    epoch: int  # how often its browsers were signed out
 
 
 class KeyTable(Protocol):
@@ -503,6 +504,10 @@ class KeyTable(Protocol):
 
     def revoke(self, id: str, at: int, by: str | None) -> None:
         """Revoke a key, unless it has been revoked already."""
+        ...
+
+    def end_epoch(self, id: str, epoch: int) -> None:
+        """Raise the epoch of a key above this one, unless that has been done already."""
         ...
 
 

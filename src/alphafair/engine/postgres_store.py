@@ -829,6 +829,10 @@ class PostgresKeys:
         revoked = "update api_key set revoked_at = $1, revoked_by = $2 where id = $3 and revoked_at is null"
         self._write(lambda connection: connection.execute(revoked, (at, by, id)))
 
+    def end_epoch(self, id: str, epoch: int) -> None:
+        ended = "update api_key set epoch = $1 where id = $2 and epoch <= $3"
+        self._write(lambda connection: connection.execute(ended, (epoch + 1, id, epoch)))
+
     def _write(self, work: Callable[[psycopg.Connection[Any]], object]) -> None:
         try:
             self._opened().connections.run(work)

@@ -604,6 +604,10 @@ class SqliteKeys:
             revoked = "update api_key set revoked_at = ?, revoked_by = ? where id = ? and revoked_at is null"
             connection.execute(revoked, (at, by, id))
 
+    def end_epoch(self, id: str, epoch: int) -> None:
+        with self._writing() as connection:
+            connection.execute("update api_key set epoch = ? where id = ? and epoch <= ?", (epoch + 1, id, epoch))
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection with a transaction; a running service may write meanwhile."""

@@ -29,7 +29,7 @@ class Access:
     def __init__(
         self, keyring: Keyring, *, rate: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.keyring, self.sessions, self.rate, self._clock = keyring, Sessions(keyring.sign), rate, clock
+        self.keyring, self.sessions, self.rate, self._clock = keyring, Sessions(keyring), rate, clock
         self._next_due: dict[str, float] = {}  # by caller
 
     def admit(

@@ -54,6 +54,7 @@ class Key(NamedTuple):
     expires_at: int | None
     revoked_at: int | None
     revoked_by: str | None
+    epoch: int  # how often its browsers were signed out
 
     def valid_at(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -132,6 +133,15 @@ def revoke(address: Address, id: str, *, by: str | None = None) -> None:
             raise Unavailable(f"Key {id} is not revoked in {shown(address)}: the store does not keep what is written.")
 
 
+def end_sessions(address: Address, id: str, epoch: int) -> None:
+    """Sign out all browsers that have signed in with a key, up to this epoch of the key."""
+    with _opened(address) as table:
+        table.end_epoch(id, epoch)
+        if _find(table, id).epoch <= epoch:
+            problem = "the store does not keep what is written."
+            raise Unavailable(f"Browsers with key {id} are not signed out in {shown(address)}: {problem}")
+
+
 def all_of(address: Address) -> list[Key]:
     """All keys, valid or not."""
     with _opened(address) as table:
@@ -208,6 +218,11 @@ class Keyring:
         key, caller = self._live.get(id, (None, None))
         return caller if key is not None and key.valid_at(_now()) else None
 
+    def epoch(self, id: str) -> int | None:
+        """How often the browsers of a key were signed out; None if the key is no longer valid."""
+        key, _ = self._live.get(id, (None, None))
+        return key.epoch if key is not None and key.valid_at(_now()) else None
+
     def sign(self, id: str, message: str) -> str | None:
         """The HMAC of a message under the stored hash of a key and the secret; None if the key is no longer valid.
 
@@ -250,7 +265,7 @@ def _made(
     """Make a key: what is stored of it, and the key itself."""
     id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     named = None if experiments is None else json.dumps(list(experiments))
-    row = KeyRow(id, name, role, named, _hash(secret), _now(), by, expires_at, None, None)
+    row = KeyRow(id, name, role, named, _hash(secret), _now(), by, expires_at, None, None, 0)
     return row, f"af_{id}_{secret}"
 
 

@@ -18,7 +18,7 @@ from alphafair.errors import RequestError
 from alphafair.service import page_views
 from alphafair.service.errors import failure, http_failure
 from alphafair.service.handlers import caller_of, list_keys
-from alphafair.service.keys import LOCAL, ROLES
+from alphafair.service.keys import LOCAL, ROLES, end_sessions
 from alphafair.service.messages import Keys, Request, Response
 from alphafair.service.page_files import PAGE_POLICY, File
 from alphafair.service.page_messages import (
@@ -118,17 +118,22 @@ async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
         repair = "Check that the whole key was pasted."
         raise failure(401, "unauthorized", message, repair=repair, www_authenticate="Bearer")
     sessions = service.access.sessions
-    sessions.end(token_of(request.headers))  # of the key before, if there was one
     token = sessions.begin(caller.id)
     return _with_cookie(service, request, token, _session(service, caller, sessions.find(token)), 201)
 
 
 async def sign_out(service: Service, request: Request) -> Response:
-    token = token_of(request.headers)
-    if service.access.sessions.find(token) is not None:
+    sessions, token = service.access.sessions, token_of(request.headers)
+
+    def end() -> None:
+        found = sessions.find(token)
+        if found is not None:  # another request with this cookie may have been first
+            end_sessions(service.address, found.key_id, found.epoch)
+
+    if sessions.find(token) is not None:
         if request.caller is None:
             raise failure(403, "cross_site", "Only the page of this service can sign out.")
-        service.access.sessions.end(token)
+        await service.access.keyring.change(end)
     return _with_cookie(service, request, "", _session(service, None, None), 200)
 
 

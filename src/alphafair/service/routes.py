@@ -202,7 +202,8 @@ SESSION = Route("GET", "/session.json", None, pages.session, _PAGE,
 SIGN_IN = Route("POST", "/session", None, pages.sign_in, _PAGE,
     "Sign in: a key in, a cookie out, which stands for the key for four hours.", SessionAnswer,
     SignIn, {"key": "af_12345678_..."}, status=201, repeatable=False)
-SIGN_OUT = Route("DELETE", "/session", None, pages.sign_out, _PAGE, "Sign out.", SessionAnswer)
+SIGN_OUT = Route("DELETE", "/session", None, pages.sign_out, _PAGE,
+    "Sign out every browser that has signed in with the same key.", SessionAnswer)
 KEYS_JSON = Route("GET", "/keys.json", "admin", pages.keys, _PAGE,
     "List all keys without their secrets, as the page shows them.", Keys)
 POLICIES = Route("GET", "/policies.json", "read", pages.policies, _PAGE,

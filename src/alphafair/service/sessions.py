@@ -1,10 +1,11 @@
 """Sessions of the page: a browser that has signed in with a key holds a signed cookie, never the key.
 
-A cookie is `<id of the key>.<time of its end>.<random>.<signature>`. The signature is an HMAC under the key's stored
-hash and the secret of the process, or of all that serve a database, so each of them can check it, and nothing is
-stored. A session ends after four hours, and with its key: a revoked or expired key signs nothing. A cookie that was
-signed out is refused by the process that did so, for as long as it runs; elsewhere a copy of it would be accepted until
-its end.
+A cookie is `<id of the key>.<epoch>.<time of its end>.<random>.<signature>`. The signature is an HMAC under the key's
+stored hash and the secret of the process, or of all that serve a database, so each of them can check it, and no session
+is stored. A session ends after four hours, and with its key: a revoked or expired key signs nothing. Signing out raises
+the epoch in the key's row, and cookies of older epochs are refused: by every process, once it has read the keys again,
+and in every browser that has signed in with the key. A cookie of a later epoch than the one that was read is taken:
+another process has read the newer one.
 
 The cookie is not readable by scripts and not sent by pages of other sites; requests that change something must also
 send the session's `csrf`, another HMAC, as a header, which another site cannot read.
@@ -17,15 +18,16 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 COOKIE: Final = "alphafair_session"
 CSRF_HEADER: Final = b"x-alphafair-csrf"
 LIFETIME: Final = 4 * 3600.0  # seconds
-MOST_ENDED: Final = 10_000  # sessions that were signed out; of more, the oldest are forgotten
 SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 _TOKEN = re.compile(
-    r"(?P<signed>(?P<key_id>[0-9a-f]{8})\.(?P<end>[0-9]{1,12})\.[\w-]{22})\.(?P<signature>[0-9a-f]{64})", re.A
+    r"(?P<signed>(?P<key_id>[0-9a-f]{8})\.(?P<epoch>[0-9]{1,12})\.(?P<end>[0-9]{1,12})\.[\w-]{22})"
+    r"\.(?P<signature>[0-9a-f]{64})",
+    re.A,
 )
 
 
@@ -33,43 +35,47 @@ class Session(NamedTuple):
     """A browser that has signed in."""
 
     key_id: str
+    epoch: int  # of the key, when the browser signed in
     csrf: str
     expires_at: float  # seconds since 1970
 
 
-class Sessions:
-    """The sessions of one service. `sign(key_id, message)` is the HMAC of a message under a valid key; else None."""
+class Signer(Protocol):
+    """The keys under which cookies are signed; None where a key is not valid."""
 
-    def __init__(self, sign: Callable[[str, str], str | None], clock: Callable[[], float] = time.time) -> None:
-        self._sign, self._clock = sign, clock
-        self._ended: dict[str, float] = {}  # by token, the time when it would have expired
+    def epoch(self, id: str) -> int | None:
+        """Return how often the browsers of a key were signed out."""
+        ...
+
+    def sign(self, id: str, message: str) -> str | None:
+        """Return the HMAC of a message under a key."""
+        ...
+
+
+class Sessions:
+    """The sessions of one service."""
+
+    def __init__(self, keys: Signer, clock: Callable[[], float] = time.time) -> None:
+        self._keys, self._clock = keys, clock
 
     def begin(self, key_id: str) -> str:
         """Return the token of a new session."""
-        signed = f"{key_id}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(16)}"
-        return f"{signed}.{self._sign(key_id, f'session {signed}')}"
+        signed = f"{key_id}.{self._keys.epoch(key_id)}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(16)}"
+        return f"{signed}.{self._keys.sign(key_id, f'session {signed}')}"
 
     def find(self, token: str) -> Session | None:
-        """Return the session of a token; None if it is forged, over, or of a key that is not valid."""
+        """Return the session of a token; None if it is forged, over, signed out, or of a key that is not valid."""
         parts = _TOKEN.fullmatch(token)
-        if parts is None or token in self._ended or int(parts["end"]) <= self._clock():
+        if parts is None or int(parts["end"]) <= self._clock():
             return None
         key_id, signed = parts["key_id"], parts["signed"]
-        signature, csrf = self._sign(key_id, f"session {signed}"), self._sign(key_id, f"csrf {signed}")
-        if signature is None or csrf is None or not hmac.compare_digest(signature, parts["signature"]):
+        epoch = self._keys.epoch(key_id)
+        signature, csrf = self._keys.sign(key_id, f"session {signed}"), self._keys.sign(key_id, f"csrf {signed}")
+        if epoch is None or signature is None or csrf is None or int(parts["epoch"]) < epoch:
             return None
-        return Session(key_id, csrf, float(parts["end"]))
-
-    def end(self, token: str) -> None:
-        """Refuse a token from now on."""
-        session = self.find(token)
-        if session is None:
-            return
-        if len(self._ended) >= MOST_ENDED:
-            now = self._clock()
-            live = [(each, end) for each, end in self._ended.items() if end > now]
-            self._ended = dict(live[len(live) // 2 :])
-        self._ended[token] = session.expires_at
+        if not hmac.compare_digest(signature, parts["signature"]):
+            return None
+        return Session(key_id, int(parts["epoch"]), csrf, float(parts["end"]))
 
 
 def token_of(headers: Mapping[bytes, bytes]) -> str:

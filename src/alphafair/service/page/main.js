@@ -1,6 +1,7 @@
 // The frame of every page: which view an address shows, where one is, the theme, and who is signed in.
 
 import { address, explained, loadSession, may, Problem, root, send, session, signIn, signInAddress } from "./api.js";
+import { ask } from "./dialogs.js";
 import { h, icon, label, put } from "./dom.js";
 import { quoted } from "./format.js";
 
@@ -106,9 +107,14 @@ function tools() {
   );
 }
 
-async function signOut() {
-  await send("DELETE", address("/session"));
-  location.assign(address("/sign-in"));
+function signOut() {
+  ask({
+    title: "Sign out",
+    lead: `Every browser that has signed in with the key ‘${session.name}’ is signed out. The key stays valid.`,
+    confirm: "Sign out everywhere",
+    act: () => send("DELETE", address("/session")),
+    done: () => location.assign(address("/sign-in")),
+  });
 }
 
 /** Three states in turn: as the system prefers, light, dark. */
