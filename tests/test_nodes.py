@@ -543,6 +543,40 @@ def test_a_clock_that_is_not_that_of_the_database(nodes: Nodes, monkeypatch: pyt
     assert first.decide("home", "a").context == "a"
 
 
+def test_a_process_that_starts_with_a_wrong_clock(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the database shows it before the first event; nobody has to ask for its health."""
+    first, _ = nodes
+    url, now = str(first._store.address), time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + 2 * 86_400)
+        with Engine.open(url) as late:
+            for write in (lambda: late.decide("home", "a"), lambda: late.create("other", arms=ARMS)):
+                with pytest.raises(Unavailable, match="172800 seconds ahead of that of the database"):
+                    write()
+            late.accept_clock()  # is not the other nodes' agreement
+            with pytest.raises(Unavailable, match="ahead of that of the database"):
+                late.decide("home", "a")
+    assert first.experiments() == ["home"]
+    assert first.experiment("home").decisions == 0
+
+
+def test_an_upgrade_waits_for_the_clock(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, now = str(nodes[0]._store.address), time.time
+    store = nodes[0]._store
+    assert isinstance(store, PostgresStore)
+    by_other_code = f"update change set body = replace(body, '{experiment_module.CODE}', 'other')"
+    store.connections.run(lambda connection: connection.execute(by_other_code))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + 3600.0)
+        with Engine.open(url) as late:
+            assert "ahead of that of the database" in late.health()["reason"]
+            assert [each.kind for each in late.history("home")] == ["create"]
+            patch.undo()
+            late.maintain()
+            assert [each.kind for each in late.history("home")] == ["create", "upgrade"]
+            assert late.health()["ready"]
+
+
 def test_a_transaction_that_is_left_open_is_ended(nodes: Nodes) -> None:
     """A process that is stopped inside a transaction keeps its lock for some seconds, not forever."""
     first, second = nodes

@@ -78,6 +78,12 @@ def command(
         bool,
         typer.Option("--must-exist", help="Fail if there is no database, or an empty one, instead of creating it."),
     ] = False,
+    accept_clock: Annotated[
+        bool,
+        typer.Option(
+            "--accept-clock", help="Take the clock of this machine for right, although it has jumped far ahead."
+        ),
+    ] = False,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log every request, not only errors and infrequent requests.")
     ] = False,
@@ -103,4 +109,5 @@ def command(
         log_all=log_requests,
         must_exist=must_exist,
         max_contexts=max_contexts,
+        accept_clock=accept_clock,
     )

@@ -18,6 +18,7 @@ import numpy as np
 from alphafair import validate
 from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
+from alphafair.engine.clock import Clock, steady_ns
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
     CODE,
@@ -83,13 +84,16 @@ class Engine:
         seed: int | None = None,
         clock: Callable[[], int] = time.time_ns,
         max_contexts: int | None = None,
+        steady: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
+        self._clock = Clock(clock, steady)
+        self._clock.restore(store.clock_record)
         self._closed = False
         self._opening = threading.Lock()  # held while the list of ledgers changes
         self._ledgers: dict[str, LedgerEngine] = {}  # of a database: by the name of its experiment
         self._delays: list[float] | None = None
-        self._arguments: dict[str, Any] = {"clock": clock, "max_contexts": max_contexts}
+        self._arguments: dict[str, Any] = {"clock": self._clock, "max_contexts": max_contexts}
         self._arguments |= {"chance": random_source(seed), "ids": IdGenerator(seed)}
         self._only: LedgerEngine | None = None  # of a file
         self._missing: str | None = None  # why a database cannot be used
@@ -98,10 +102,12 @@ class Engine:
                 self._shared = cast(SharedStore, store)
                 if not store.read_only:
                     self._shared.announce(CODE)
+                    self._find_store()  # before anything is written: its clock may differ
                 self._find_ledgers()
             else:
                 self._only = LedgerEngine(cast(Ledger, store), **self._arguments)
             self._erasures = Erasures(store)
+            self._check_clock()
         except BaseException:
             store.close()
             raise
@@ -125,7 +131,7 @@ class Engine:
         if max_contexts is not None:
             max_contexts = validate.integer("max_contexts", max_contexts, low=1)
         store = open_store(address, read_only=read_only, create=create)
-        return cls(store, seed, max_contexts=max_contexts)
+        return cls(store, seed, max_contexts=max_contexts, steady=steady_ns)
 
     @property
     def position(self) -> int:
@@ -180,6 +186,7 @@ class Engine:
                 return
             stack.callback(self._store.close)
             stack.callback(setattr, self, "_closed", True)
+            stack.callback(self._check_clock)
             for each in self._engines():
                 stack.callback(each.close)
 
@@ -197,7 +204,7 @@ class Engine:
 
     def _opened(self, ledger: Ledger) -> LedgerEngine:
         opened = LedgerEngine(ledger, **self._arguments, n_experiments=lambda: len(self._ledgers))
-        opened.live.delays = self._delays
+        opened.live.delays, opened.live.problem = self._delays, self._missing
         return opened
 
     def _of(self, name: Any) -> LedgerEngine:
@@ -325,7 +332,20 @@ class Engine:
         names = {each.ledger.key: name for name, each in self._ledgers.items()}
         return {id: [names[key] for key in keys] for id, keys in found.items()}
 
-    # waiting times
+    # time
+
+    def accept_clock(self) -> None:
+        """Take the clock of this machine for right, after it has jumped ahead and writing was refused.
+
+        The time of an event cannot be taken back: from then on waiting times and periods follow this clock.
+        """
+        self._clock.accept()
+        self._check_clock()
+
+    def _check_clock(self) -> None:
+        """Look at the clock, and keep what is accepted for the next process."""
+        if not self._store.read_only and self._clock.problem is None:
+            self._store.keep_clock_record(self._clock.record)
 
     def expire(self) -> int:
         """Settle every overdue decision and return how many there were; other requests are answered in between.
@@ -827,6 +847,8 @@ class Engine:
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
+        if reason is None and not self._store.read_only:
+            reason = self._clock.problem
         for each in engines:
             live = each.live
             if reason is None:

@@ -100,10 +100,16 @@ def take_lock(handle: int, path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        holder = os.read(handle, 64).decode(errors="replace").strip() or "unknown"
+        holder = _read(handle)[0] or "unknown"
         raise Unavailable(
             f"{path} has a writer already: process {holder}. Stop it first, or open the file with read_only=True."
         ) from None
+
+
+def _read(handle: int) -> tuple[str, str]:
+    """Return what a lock file contains: the process that holds it or was the last to do so, and its record."""
+    lines = os.pread(handle, 200, 0).decode(errors="replace").splitlines()
+    return (lines[0].strip() if lines else ""), (lines[1].strip() if len(lines) > 1 else "")
 
 
 def open_lock(path: Path) -> int:
@@ -140,7 +146,10 @@ def _check_lock(handle: int, lock: Path, path: Path) -> None:
 
 
 class WriterLock:
-    """One writer per file across processes; the system releases the lock of a process that dies."""
+    """One writer per file across processes; the system releases the lock of a process that dies.
+
+    The file has the number of the process, and a `record` for the next one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._handle = open_lock(path)
@@ -149,9 +158,14 @@ class WriterLock:
         except BaseException:
             os.close(self._handle)
             raise
+        self.record = _read(self._handle)[1]
+        self.write(self.record)
+
+    def write(self, record: str) -> None:
+        self.record = record
         with contextlib.suppress(OSError):  # a full disk: other processes then see an unknown holder
             os.ftruncate(self._handle, 0)
-            os.write(self._handle, f"{os.getpid()}\n".encode())
+            os.pwrite(self._handle, f"{os.getpid()}\n{record}\n".encode(), 0)
 
     def release(self) -> None:
         os.close(self._handle)

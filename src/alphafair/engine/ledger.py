@@ -525,10 +525,17 @@ class Store(Protocol):
     @property
     def readable_by_others(self) -> bool: ...  # by other users of this machine
 
+    @property
+    def clock_record(self) -> str: ...  # of the writer before, on this machine: see `Clock.record`
+
     def close(self) -> None: ...
 
     def check(self) -> None:
         """Raise `Unavailable` if what was opened is no longer there."""
+        ...
+
+    def keep_clock_record(self, record: str) -> None:
+        """Keep a record of the clock for the next writer on this machine, where the store is one of this machine."""
         ...
 
     def remove_keys(self) -> None:

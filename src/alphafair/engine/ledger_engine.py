@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from alphafair.engine.clock import Clock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.live import LiveState
@@ -32,7 +33,7 @@ class LedgerEngine:
         self,
         ledger: Ledger,
         *,
-        clock: Callable[[], int],
+        clock: Clock,
         max_contexts: int | None,
         chance: random.Random,
         ids: IdGenerator,

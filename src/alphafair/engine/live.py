@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from alphafair import __version__, validate
+from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment
 from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_bytes
@@ -38,7 +39,7 @@ class LiveState:
     def __init__(
         self,
         store: Ledger,
-        clock: Callable[[], int],
+        clock: Clock,
         max_contexts: int | None,
         n_experiments: Callable[[], int] | None = None,
     ) -> None:
@@ -77,6 +78,7 @@ class LiveState:
             self._load_after = time.monotonic() + max(RETRY, time.monotonic() - began)
             raise Unavailable(self.problem)
         self.position, self.latest = position, latest
+        self._clock.see(latest)
         self._set(experiments)
         self.is_stale = False
 
@@ -113,7 +115,8 @@ class LiveState:
     def record_upgrade(self) -> None:
         """Save the state that other code has led to, so that a replay can start there.
 
-        Where other processes still write with other code, nothing may be written until they have ended.
+        Where other processes still write with other code, nothing may be written until they have ended; nor is anything
+        while the clock is not trusted.
         """
         while differing := sorted({each.code for each in self.by_key.values() if each.code != CODE}):
             with self.store.alone_with(differing) as is_alone:
@@ -123,11 +126,16 @@ class LiveState:
                 try:
                     self._upgrade()
                     return
+                except WrongClock as problem:
+                    self.other_code = str(problem)
+                    return
                 except Behind:
                     self.fold()
         self.other_code = None
 
     def _upgrade(self) -> None:
+        if self.store.shared:
+            self.store.probe(LEAST_PROBE)
         batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
         for experiment in self.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
@@ -181,6 +189,7 @@ class LiveState:
             if experiment.code != CODE:
                 self.other_code = OTHER_CODE
         self.position, self.latest, self.is_stale = position, max(latest, before), False
+        self._clock.see(self.latest)
 
     def _take_contexts(self, experiment: Experiment, n_known: int, changes: Sequence[Change]) -> None:
         """Take the labels of new contexts, and drop those that were erased."""
@@ -197,16 +206,16 @@ class LiveState:
 
     def now(self) -> int:
         """Return microseconds since 1970, never before the last event, even if the clock is set back."""
-        return max(self._clock() // 1000, self.latest)
+        return max(self._clock.now(), self.latest)
 
     @property
     def clock_behind_seconds(self) -> float:
         """How far the clock is behind the last event."""
-        return max(0.0, (self.latest - self._clock() // 1000) / 1e6)
+        return max(0.0, (self.latest - self._clock.now()) / 1e6)
 
     def batch(self) -> Batch:
-        """Return an empty batch of events after the last one."""
-        return Batch(self.position, self.now())
+        """Return an empty batch of events after the last one; refused while the clock is not trusted."""
+        return Batch(self.position, max(self._clock.time_of_event(), self.latest))
 
     def begin_periods(self) -> Batch:
         """Write the ends of periods that the calendar has reached; return an empty batch of the same moment."""
@@ -246,6 +255,7 @@ class LiveState:
         if self.store.shared:
             self.deadlines.keep()
         self.position, self.latest = batch.last, max(self.latest, batch.at)
+        self._clock.see(self.latest)
         if self.delays is not None:
             self.delays += batch.delays
         try:
@@ -266,6 +276,7 @@ class LiveState:
 
         So while a disk stays full, a request costs one attempt to write, and not the time that loading takes.
         """
+        self._clock.time_of_event()
         if self.problem is None and not probe:
             self._load_again()
             return
@@ -280,7 +291,7 @@ class LiveState:
         memory, which is freed before it is loaded again.
         """
         may_be_written, self.is_ahead = begun or self.is_ahead, False
-        if isinstance(problem, InvalidArgument):
+        if isinstance(problem, InvalidArgument | WrongClock):  # nothing was done
             return problem
         if not (self.store.shared and isinstance(problem, Unavailable)):  # those abandon what they have begun
             self.is_stale = self.is_stale or begun

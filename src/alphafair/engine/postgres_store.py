@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.engine.addresses import shown
+from alphafair.engine.clock import WrongClock
 from alphafair.engine.ledger import (
     EVENT_TABLES,
     EVENTS,
@@ -191,6 +192,7 @@ class PostgresStore:
     readable_by_others: Final = False
     n_erasures: Final = 0  # vacuuming removes old rows
     n_bytes: Final = 0
+    clock_record: Final = ""  # a database has a clock of its own, with which every process is compared
 
     def __init__(self, url: str, *, read_only: bool = False, create: bool = True) -> None:
         self.address, self.read_only, self.path = url, read_only, shown(url)
@@ -244,7 +246,10 @@ class PostgresStore:
         if abs(ahead) > MOST_SKEW:  # it would settle decisions of others too early, or its own too late
             side = "ahead of" if ahead > 0.0 else "behind"
             what = f"the clock of this machine is {abs(ahead):.0f} seconds {side} that of the database"
-            raise Unavailable(f"{self.path}: {what}. Set both by NTP.")
+            raise WrongClock(f"{self.path}: {what}. Set both by NTP.")
+
+    def keep_clock_record(self, record: str) -> None:
+        """There is nothing to keep."""
 
     def announce(self, code: str) -> None:
         session = self._session

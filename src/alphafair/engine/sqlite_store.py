@@ -214,6 +214,14 @@ class SqliteStore:
     def readable_by_others(self) -> bool:
         return self.files.readable_by_others
 
+    @property
+    def clock_record(self) -> str:
+        return "" if self._lock is None else self._lock.record
+
+    def keep_clock_record(self, record: str) -> None:
+        if self._lock is not None:
+            self._lock.write(record)
+
     def check(self) -> None:
         self.files.check()
 

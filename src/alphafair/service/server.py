@@ -98,10 +98,12 @@ def serve(
     log_all: bool = False,
     must_exist: bool = False,
     max_contexts: int | None = None,
+    accept_clock: bool = False,
 ) -> None:
     """Serve a file or a database until SIGTERM or SIGINT; requests that were accepted by then are answered.
 
-    One that does not exist or is empty is created, and the log has a warning; with `must_exist` it is rejected.
+    One that does not exist or is empty is created, and the log has a warning; with `must_exist` it is rejected. With
+    `accept_clock` the clock is taken for right, although it has jumped ahead since another process used the file.
     """
     if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
         repair = "Create the directory first."
@@ -111,6 +113,8 @@ def serve(
     engine = Engine.open(address, create=not must_exist, max_contexts=max_contexts)
     with contextlib.ExitStack() as stack:
         stack.callback(engine.close)  # nothing is left to do if the service has closed it
+        if accept_clock:
+            engine.accept_clock()
         if unix_socket is None and not is_loopback(host) and not keys.any_valid(address):
             repair = f"Create a key first: alphafair keys create --db {shown(address)} --role admin --name you"
             raise InvalidArgument("--host", "127.0.0.1, ::1 or localhost while there are no keys", host, repair)
