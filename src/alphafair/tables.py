@@ -1,8 +1,11 @@
 """Tables in files and in memory: one reader for all of them.
 
 A `Column` is a value: its name, the kind of its values, which of them are allowed, and how to repair others. A `Table`
-is a file or a frame that was opened but not read. Text files are read as text, and columns convert it; so no pass over
-the file is needed to infer types, and an error shows a value as the file has it.
+is a file or a frame that was opened but not read. Text files and JSON lines are read as text, and columns convert it;
+so no pass over the file is needed to infer types, and an error shows a value as the file has it.
+
+Labels are made from values by `as_labels` and nothing else, so that they are the same wherever they are made. A label
+that is missing, or an empty string, is null.
 
 Labels come from anybody, and a spreadsheet runs a cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return
 as a formula. `escape_formulas` puts an apostrophe before such text, and `unescape_formulas` takes it away again.
@@ -20,11 +23,13 @@ import itertools
 import json
 import math
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Number
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -42,6 +47,7 @@ _TEXT = (".csv", ".tsv", ".csv.gz")
 _BINARY = (".parquet", ".arrow", ".ipc", ".feather")
 _FORMATS = (*_TEXT, ".jsonl", *_BINARY)
 _SEPARATORS = (",", ";", "\t", "|")
+_FIRST_ROWS = 100  # of JSON lines, that are searched for names of columns
 _BYTE_ORDER_MARKS = {  # that of UTF-32 begins like that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -51,6 +57,7 @@ _BYTE_ORDER_MARKS = {  # that of UTF-32 begins like that of UTF-16
 _FORMULA = r"^'*[=+\-@\t\r]"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 _ESCAPED = r"^'('*[=+\-@\t\r])"
+_INTEGER = re.compile("0|-?[1-9][0-9]*")
 CORRECT = "Correct it or delete that row."
 
 
@@ -79,10 +86,18 @@ class Column:
     low_open: bool = False
     time_format: str | None = field(default=None, kw_only=True)  # of text; None for ISO 8601 or numbers
 
+    def refuse_type(self, dtype: pl.DataType, label: str) -> None:
+        """Refuse a column of a type whose values cannot be converted."""
+        if not is_label_type(dtype) or (dtype.is_temporal() and self.kind in ("number", "integer")):
+            allowed = {"label": "strings, numbers, dates or booleans", "time": "numbers or dates"}
+            got = f"{_article(name := dtype.base_type().__name__.lower())} {name} column"
+            argument, allowed_column = f"{label}: {self.name}", f"a column of {allowed.get(self.kind, 'numbers')}"
+            raise InvalidArgument(argument, allowed_column, got, "Convert it, or choose another column.")
+
     def convert(self, values: pl.Series, decimal_comma: bool = False) -> pl.Series:
         """The values in this column's type; null for a value that is missing or not allowed."""
         if self.kind == "label":
-            return _labels(values)
+            return as_labels(values)
         if self.kind == "time":
             return self._times(values)
         numbers = _numbers(values, decimal_comma)
@@ -122,11 +137,16 @@ class Column:
         if self.allowed:
             return self.allowed
         if self.kind == "label":
-            return "a value" if got is None or isinstance(got, float) else "a string or a number"
+            return "UTF-8 text" if isinstance(got, bytes) and got else "a value"
         if self.kind == "time":
             return "a value" if got is None else "a number or a date"
-        if self.kind == "number" and not is_finite:
-            return "a finite number"
+        return "a finite number" if self.kind == "number" and not is_finite else self.allowed_numbers
+
+    @property
+    def allowed_numbers(self) -> str:
+        """The allowed range of a column of numbers."""
+        if self.allowed:
+            return self.allowed
         noun = "an integer" if self.kind == "integer" else "a number"
         low, high = (f"{side:g}" for side in (self.low, self.high))
         if self.high == math.inf:
@@ -135,10 +155,13 @@ class Column:
 
     def _times(self, values: pl.Series) -> pl.Series:
         """Dates or numbers, whichever more of the text can be read as."""
-        if values.dtype.is_numeric() or values.dtype.is_temporal():
-            return values.fill_nan(None) if values.dtype.is_float() else values
-        if values.dtype != pl.String:
-            return pl.Series(values.name, [None] * len(values), dtype=pl.Float64)
+        if values.dtype.is_temporal():
+            return values
+        if values.dtype.is_numeric():
+            is_wide = values.dtype in (pl.Decimal, pl.Int128, pl.UInt128)  # for NumPy
+            numbers = values.cast(pl.Float64) if is_wide else values
+            return numbers.fill_nan(None) if numbers.dtype.is_float() else numbers
+        values = _text(values)
         if self.time_format is not None:
             return values.str.to_datetime(self.time_format, time_zone="UTC", time_unit="us", strict=False)
         numbers = values.cast(pl.Float64, strict=False).fill_nan(None)
@@ -150,7 +173,7 @@ def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
     """As floats; null for what is not a number."""
     if values.dtype.is_numeric() or values.dtype == pl.Boolean:
         return values.cast(pl.Float64)
-    text = values.cast(pl.String, strict=False) if values.dtype != pl.String else values
+    text = _text(values)
     numbers = (text.str.replace(",", ".", literal=True) if decimal_comma else text).cast(pl.Float64, strict=False)
     if numbers.null_count() == text.null_count():
         return numbers
@@ -158,33 +181,80 @@ def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
     return numbers.fill_null(booleans)
 
 
-def _labels(values: pl.Series) -> pl.Series:
-    """As strings; null for what cannot be a label."""
+def is_label_type(dtype: Any) -> bool:
+    """Whether values of a type can be labels."""
+    is_date = dtype.is_temporal() and dtype != pl.Duration
+    return dtype.is_numeric() or is_date or dtype == pl.Boolean or is_text_type(dtype)
+
+
+def is_text_type(dtype: pl.DataType) -> bool:
+    """Whether values of a type are read as strings; a column without any value is of a type of its own."""
+    return dtype in (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
+
+
+def _text(values: pl.Series) -> pl.Series:
+    """As strings; null for bytes that are not UTF-8."""
     try:
-        return values.fill_nan(None).cast(pl.String) if values.dtype.is_float() else values.cast(pl.String)
+        return values.cast(pl.String)
     except pl.exceptions.PolarsError:
-        return pl.Series(values.name, [None] * len(values), dtype=pl.String)
+        if values.dtype != pl.Binary:
+            raise
+        decoded = (None if each is None else each.decode(errors="ignore") for each in values.to_list())
+        text = pl.Series(values.name, decoded, dtype=pl.String)
+        return pl.select(pl.when(text.cast(pl.Binary) == values).then(text)).to_series()
+
+
+def as_labels(values: pl.Series) -> pl.Series:
+    """Values as labels; null for what is missing: an empty string, or NaN.
+
+    >>> import polars as pl
+    >>> as_labels(pl.Series([0.1, -0.0, float("nan")])).to_list(), as_labels(pl.Series([b"x", b""])).to_list()
+    (['0.1', '0.0', None], ['x', None])
+    """
+    if values.dtype.is_float():
+        return values.fill_nan(None).cast(pl.String).replace("-0.0", "0.0")
+    text = _text(values)
+    return text.set(text == "", None) if is_text_type(values.dtype) else text
+
+
+def different_labels(values: pl.Series) -> list[str]:
+    """The labels of a column, each once."""
+    found: list[str] = as_labels(values.unique()).drop_nulls().unique().to_list()
+    return found
 
 
 def sort_labels(labels: Iterable[str]) -> list[str]:
-    """Labels in order: by size if all are integers, else alphabetically."""
-    found = list(labels)
-    integers = all(label.removeprefix("-").isdecimal() and str(int(label)) == label for label in found)
-    return sorted(found, key=int) if integers else sorted(found)
+    """Labels in order: by size if all are integers, else alphabetically.
+
+    >>> sort_labels(["10", "9", "-2", "-10", "0"]), sort_labels(["10", "9", "x"]), sort_labels(["10", "09"])
+    (['-10', '-2', '0', '9', '10'], ['10', '9', 'x'], ['09', '10'])
+    """
+    found = sorted(labels)
+    if not all(map(_INTEGER.fullmatch, found)):
+        return found
+    found.sort(key=len)  # not by `int`, which takes at most 4,300 digits
+    below = [label for label in found if label.startswith("-")]
+    return [*sorted(below, key=lambda label: (len(label), label), reverse=True), *(x for x in found if x[0] != "-")]
 
 
-def label_codes(labels: Iterable[Any]) -> dict[str, int]:
-    """A number for every label, in their order; None is left out."""
-    text = (str(label).lower() if isinstance(label, bool) else str(label) for label in labels if label is not None)
-    return {label: code for code, label in enumerate(sort_labels(dict.fromkeys(text)))}
+def label_codes(labels: Iterable[str]) -> dict[str, int]:
+    """A number for every label, in their order."""
+    return {label: code for code, label in enumerate(sort_labels(dict.fromkeys(labels)))}
 
 
 def encode(values: pl.Series, codes: Mapping[str, int]) -> NDArray[np.int32]:
     """The number of every label, all of which have one; integers need not become strings."""
     if values.dtype.is_integer():
-        labels = pl.Series([int(label) for label in codes], dtype=values.dtype)
-        return values.replace_strict(labels, list(codes.values()), return_dtype=pl.Int32).to_numpy()
+        labels = pl.Series([*codes], dtype=pl.String)
+        integers = labels.cast(values.dtype, strict=False)
+        own = (integers.cast(pl.String) == labels).fill_null(False)  # not "x", and not "07" beside "7"
+        numbers = pl.Series([*codes.values()], dtype=pl.Int32)
+        return values.replace_strict(integers.filter(own), numbers.filter(own), return_dtype=pl.Int32).to_numpy()
     return values.cast(pl.Enum(list(codes))).to_physical().cast(pl.Int32).to_numpy()
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[0] in "aeiou" else "a"
 
 
 # Tables
@@ -250,30 +320,32 @@ class Table(NamedTuple):
         """Turn a failure of the reader into an error that names the line, where it can be found."""
         try:
             yield
-        except (pl.exceptions.PolarsError, OSError) as problem:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             _refuse_damaged_line(Path(self.label))
             raise _unreadable(self.label, problem) from problem
 
     def column(self, frame: pl.DataFrame, column: Column) -> pl.Series:
         """A column of a frame that was read from this table, in its type; an error names the first bad row."""
+        column.refuse_type(frame.schema[column.name], self.label)
         numbers = frame[ROW] if ROW in frame.columns else range(len(frame))
         return column.read(frame[column.name], lambda row: self.where(int(numbers[row])), self.decimal_comma)
 
 
-def open_table(source: Any) -> Table:
+def open_table(source: Any, names: Iterable[str] | None = None) -> Table:
     """A table from a path (its extension is its format), a polars or pandas frame, an Arrow table or a mapping.
 
-    A folder of Parquet files is the table of all their rows, in the order of their names.
+    A folder of Parquet files is the table of all their rows, in the order of their names. `names` are the columns that
+    will be read: to find all columns of JSON lines, every row must be read.
     """
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        return _open_folder(path) if path.is_dir() else _open_file(path)
+        return _open_folder(path) if path.is_dir() else _open_file(path, names)
     is_frame = isinstance(source, pl.DataFrame | pl.LazyFrame)
     try:
         frame = source if is_frame else pl.DataFrame(_plain(source), strict=False)
     except InvalidArgument:
         raise
-    except (TypeError, ValueError, pl.exceptions.PolarsError) as problem:
+    except (TypeError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
         raise InvalidArgument("source", "a table", source, repair) from problem
     return Table(frame.lazy(), "source")
@@ -326,11 +398,20 @@ def table_files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    named = ((each.relative_to(path), each) for each in path.rglob("*.parquet") if each.is_file())
-    found = [each for name, each in sorted(named) if not any(part.startswith((".", "_")) for part in name.parts)]
+    found: list[Path] = []
+    for folder, folders, names in os.walk(path, onerror=_refuse_folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        parquet = (name for name in names if name.endswith(".parquet") and not name.startswith((".", "_")))
+        found += [each for name in parquet if (each := Path(folder, name)).is_file()]
+    found.sort(key=lambda each: each.relative_to(path))
     if not found:
         raise InvalidArgument(str(path), "a file, or a folder of Parquet files", "a folder", "Correct the path.")
     return found
+
+
+def _refuse_folder(problem: OSError) -> None:
+    repair = f"{problem.strerror}: correct the path, or the permissions."
+    raise InvalidArgument(str(problem.filename), "a folder that can be listed", "one that cannot", repair)
 
 
 def _open_folder(path: Path) -> Table:
@@ -359,8 +440,8 @@ def count_rows(path: Path) -> int | None:
     return n_rows
 
 
-def _open_file(path: Path) -> Table:
-    """A file, opened by its extension; the columns of a text file are strings."""
+def _open_file(path: Path, names: Iterable[str] | None = None) -> Table:
+    """A file, opened by its extension; the columns of text files and of JSON lines are strings."""
     if not path.is_file():
         allowed = "a file, or a folder of Parquet files"
         raise InvalidArgument(str(path), allowed, "a path that does not exist", "Correct the path.")
@@ -374,8 +455,7 @@ def _open_file(path: Path) -> Table:
         if _is_text(path):
             lazy, decimal_comma = _scan_text(path)
         elif path.suffix.lower() == ".jsonl":
-            _refuse_repeated(str(path), _first_keys(path))
-            lazy = pl.scan_ndjson(path)
+            lazy = pl.scan_ndjson(path, schema=dict.fromkeys(_json_names(path, names), pl.String))
         else:
             lazy = pl.scan_parquet(path) if path.suffix.lower() == ".parquet" else _scan_ipc(path)
         lazy.collect_schema()
@@ -421,19 +501,49 @@ def _refuse_large(path: Path) -> None:
                 raise InvalidArgument(str(path), allowed, "more", "Unpack it, or convert it to Parquet.")
 
 
-def _first_keys(path: Path) -> list[str]:
-    """The names in the first line of a JSON lines file, repeated ones included."""
+def _json_names(path: Path, wanted: Iterable[str] | None) -> list[str]:
+    """The names in all rows of JSON lines; or those in the first hundred, and others that are wanted and occur."""
+    names: dict[str, None] = {}
     with path.open("rb") as file:
-        line = next((line for line in file if line.strip()), b"{}")
+        lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        for row, (number, line) in enumerate(lines if wanted is None else itertools.islice(lines, _FIRST_ROWS)):
+            pairs = _json_row(path, number, line)
+            if not row:
+                _refuse_repeated(str(path), [name for name, _ in pairs])
+            names.update(dict.fromkeys(name for name, _ in pairs))
+    return [*names, *(name for name in wanted or () if name not in names and _mentions(path, name))]
+
+
+def _json_row(path: Path, number: int, line: bytes) -> list[tuple[str, Any]]:
+    """A line of JSON lines as pairs of names and values; repeated names included."""
     try:
-        pairs = json.loads(line, object_pairs_hook=list)
-    except ValueError:
-        return []
-    return [pair[0] for pair in pairs] if isinstance(pairs, list) and all(map(_is_pair, pairs)) else []
+        found = json.loads(line.decode(), object_pairs_hook=_Pairs, parse_constant=_refuse_constant, parse_int=str)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, _Pairs):
+        text = line.decode(errors="replace").strip()
+        raise InvalidArgument(f"{path}, line {number}", "a JSON object", text, CORRECT)
+    return found
 
 
-def _is_pair(value: object) -> bool:
-    return isinstance(value, tuple)
+class _Pairs(list[tuple[str, Any]]):
+    """The names and values of a JSON object."""
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)  # NaN, Infinity: not JSON
+
+
+def _mentions(path: Path, name: str) -> bool:
+    """Whether a file has a name in quotes: where it is that of a column, JSON lines have the column."""
+    wanted = {json.dumps(name, ensure_ascii=plain).encode(errors="replace") for plain in (True, False)}
+    with path.open("rb") as file:
+        kept = b""
+        while piece := file.read(1 << 20):
+            if any(each in kept + piece for each in wanted):
+                return True
+            kept = piece[-max(map(len, wanted)) :]
+    return False
 
 
 def _refuse_repeated(label: str, names: Sequence[str]) -> None:
@@ -522,7 +632,12 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _refuse_damaged_line(path: Path) -> None:
-    """Refuse the first line of a text file that cannot be decoded, leaves a quote open or has too many fields."""
+    """Refuse the first line of a text file that cannot be decoded, leaves a quote open or has too many fields.
+
+    Of JSON lines, the first that is not an object.
+    """
+    if path.suffix.lower() == ".jsonl":
+        _json_names(path, None)
     if not _is_text(path):
         return
     try:
@@ -564,19 +679,57 @@ def _reason(problem: Exception) -> str:
 def _plain(source: Any) -> Any:
     """The source in a form that polars accepts: a pandas frame column by column, without importing pandas."""
     if isinstance(source, Mapping):
-        return dict(source)
-    if all(hasattr(source, name) for name in ("columns", "isna", "iloc")):
+        return {name: _plain_column(name, column) for name, column in source.items()}
+    if _is_pandas(source) and hasattr(source, "columns"):
         names = [str(name) for name in source.columns]
         _refuse_repeated("source", names)
-        return {name: _plain_column(source.iloc[:, k]) for k, name in enumerate(names)}
+        return {name: _plain_column(name, source.iloc[:, k]) for k, name in enumerate(names)}
     if hasattr(source, "__arrow_c_stream__"):
+        for column in getattr(source, "schema", ()):
+            if "decimal256" in str(getattr(column, "type", "")):  # polars panics
+                got, repair = "a decimal256 column", "Convert it to decimal128, to floats or to strings."
+                raise InvalidArgument(f"source: {column.name}", "a column of a type that polars has", got, repair)
         return source
     raise TypeError(f"{type(source).__name__!r} is not one of these")
 
 
-def _plain_column(column: Any) -> Any:
-    missing = column.isna()
-    if column.dtype.kind in "biuf" and not missing.any():
-        return column.to_numpy()
-    values = (value.tolist() if isinstance(value, np.ndarray) else value for value in column)
-    return [None if gap else value for value, gap in zip(values, missing, strict=True)]
+def _is_pandas(source: Any) -> bool:
+    return hasattr(source, "isna") and hasattr(source, "iloc")
+
+
+def _plain_column(name: Any, column: Any) -> Any:
+    """A column of a mapping or of a pandas frame in a form that polars accepts; missing values are None.
+
+    NaN among numbers of a mapping is a number, and refused as such: it may be a mistake in their computation.
+    """
+    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+        return column.astype(f"{column.dtype.kind}8[us]")
+    if _is_pandas(column):
+        missing = column.isna()
+        if column.dtype.kind in "biuf" and not missing.any():
+            return column.to_numpy()
+        found = [None if gap else value for value, gap in zip(column, missing, strict=True)]
+    elif isinstance(column, list | tuple) or str(getattr(column, "dtype", "")) == "object":
+        are_numbers = all(_is_missing(value) or isinstance(value, Number) for value in column)
+        kept: Any = (float, np.floating) if are_numbers else ()
+        found = [None if _is_missing(value) and not isinstance(value, kept) else value for value in column]
+    else:
+        return column
+    return _all_values(name, [value.tolist() if isinstance(value, np.ndarray) else value for value in found])
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, NaN, or pandas' NaT or NA."""
+    is_nan = isinstance(value, float | np.floating) and value != value
+    return is_nan or value is None or type(value).__name__ in ("NaTType", "NAType")
+
+
+def _all_values(name: Any, values: list[Any]) -> pl.Series:
+    """Values as a column; refused if polars would drop some that are not of the type of the others."""
+    found = pl.Series(values, strict=False)
+    if found.null_count() != sum(value is None for value in values):
+        dropped = (row for row, gap in enumerate(found.is_null()) if gap and values[row] is not None)
+        row = next(dropped)
+        repair = "Convert the column to one type, such as strings."
+        raise InvalidArgument(f"source, row {row}: {name}", "a value of the type of the others", values[row], repair)
+    return found

@@ -129,10 +129,12 @@ def _of_rows(table: LogTable, frame: pl.DataFrame, n_waiting: int) -> Iterator[F
     where, checks = table.where(frame), columns.checks()
     for name, allowed in (("reward", ""), ("propensity", ""), ("context", "there"), ("arm", "there")):
         column = checks[name]
+        if frame.schema[column.name] == pl.Binary:
+            allowed = allowed and "UTF-8 text"
         wrong = column.bad_rows(frame[column.name], table.table.decimal_comma)
         if wrong:
             named = _places(where, wrong)
-            allowed = allowed or column.allowed
+            allowed = allowed or column.allowed_numbers
             yield Finding("wrong", f"{_rows(len(wrong))} a {column.name} that is not {allowed}: {named}")
     if columns.id is not None:
         again = frame[columns.id].is_duplicated() & ~frame[columns.id].is_first_distinct()

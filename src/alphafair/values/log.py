@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
 from alphafair.values.arrays import Indices, Vector, frozen
 from alphafair.values.available import AvailableArms
 
@@ -127,10 +128,11 @@ class Log:
         Parameters
         ----------
         source
-            A path (.csv, .tsv, .csv.gz, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a pandas
-            DataFrame, any Arrow table, or a mapping of columns. Files that `alphafair export` writes can be read.
+            A path (.csv, .tsv, .csv.gz, .jsonl, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a
+            pandas DataFrame, any Arrow table, or a mapping of columns. Files of `alphafair export` can be read.
         context, arm
-            Columns of labels, strings or numbers. They are sorted: by size if all are integers, else alphabetically.
+            Columns of labels: strings, numbers, dates or booleans. They are sorted: by size if all are integers, else
+            alphabetically. An empty string or NaN is a missing label, and refused.
         reward, propensity
             Columns of numbers: the reward of the shown arm, and the probability in (0, 1] with which it was shown.
         time
@@ -159,8 +161,8 @@ class Log:
         """A log of decoded rows of a table."""
         times = found.times
         if times is not None:
-            dated = times.dtype.is_temporal()
-            times = times.dt.cast_time_unit("us").dt.replace_time_zone(None) if dated else None
+            dated = times.dtype in (pl.Date, pl.Datetime)
+            times = times.cast(pl.Datetime("us")) if dated else None  # of UTC
         return cls(
             *found[:4],
             users=found.users,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,21 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.extras import polars as pl
-from alphafair.tables import ROW, Column, Table, Where, column_names, encode, label_codes, open_table, unescape_table
+from alphafair.tables import (
+    ROW,
+    Column,
+    Table,
+    Where,
+    as_labels,
+    column_names,
+    different_labels,
+    encode,
+    is_label_type,
+    is_text_type,
+    label_codes,
+    open_table,
+    unescape_table,
+)
 from alphafair.values.arrays import Indices, Vector
 from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
 
@@ -46,7 +60,7 @@ class LogColumns(NamedTuple):
         found = {
             "context": Column(self.context, repair=FILL_IN),
             "arm": Column(self.arm, repair=FILL_IN),
-            "reward": Column(self.reward, "number", *validate.ANY_REWARD, "a finite number", REPAIR),
+            "reward": Column(self.reward, "number", *validate.ANY_REWARD, repair=REPAIR),
             "propensity": Column(self.propensity, "number", 0.0, 1.0, "a number in (0, 1]", REPAIR, low_open=True),
         }
         if self.time is not None:
@@ -65,7 +79,7 @@ class Labels(NamedTuple):
     arms: dict[str, int]
 
     @classmethod
-    def of(cls, contexts: Iterable[Any], arms: Iterable[Any]) -> Labels:
+    def of(cls, contexts: Iterable[str], arms: Iterable[str]) -> Labels:
         return cls(label_codes(contexts), label_codes(arms))
 
 
@@ -92,7 +106,8 @@ class LogTable:
     @classmethod
     def open(cls, source: Any, columns: LogColumns, first: int = 0, n_rows: int | None = None) -> LogTable:
         """Open a table, or `n_rows` rows of it from `first` on, and refuse one that lacks a column."""
-        table = open_table(source)
+        named = [name for name in columns if name is not None]
+        table = open_table(source, named)
         found = table.columns
         if found in (EXPORTED, EXPORTED_EARLIER) and table.label.lower().endswith((".csv", ".csv.gz")):
             table = unescape_table(table, ["id", "context", "arm"])
@@ -103,7 +118,11 @@ class LogTable:
             if name is not None:
                 table.require([name], f" ({option}=, --{option})")
         wanted = column_names("columns", [name for name in columns if name is not None])
-        return cls(table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows), columns)
+        table = table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows)
+        types, single = table.rows.collect_schema(), list(columns.checks().values())
+        for column in single if columns.id is None else [*single, Column(columns.id)]:
+            column.refuse_type(types[column.name], table.label)
+        return cls(table, columns)
 
     @property
     def has_reward(self) -> pl.Expr:
@@ -120,13 +139,13 @@ class LogTable:
         numbers = frame[ROW]
         return lambda row: self.table.where(int(numbers[row]))
 
-    def labels_in(self, frame: pl.DataFrame) -> tuple[dict[Any, None], dict[Any, None]]:
+    def labels_in(self, frame: pl.DataFrame) -> tuple[dict[str, None], dict[str, None]]:
         """The different labels of contexts, and of arms that were shown or available."""
         columns = self.columns
-        contexts, arms = (dict.fromkeys(frame[name].unique().to_list()) for name in (columns.context, columns.arm))
+        contexts, arms = (dict.fromkeys(different_labels(frame[name])) for name in (columns.context, columns.arm))
         if columns.available is not None:
-            lists, _ = _arm_lists(frame[columns.available], self.where(frame))
-            arms |= dict.fromkeys(lists.explode().unique().to_list())
+            lists = _arm_lists(frame[columns.available], self.where(frame))
+            arms |= dict.fromkeys(different_labels(lists.labels))
         return contexts, arms
 
     def decode(self, frame: pl.DataFrame, labels: Labels) -> Decisions:
@@ -175,15 +194,14 @@ def in_order(found: Decisions, order: NDArray[np.intp]) -> Decisions:
 def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where: Where) -> AvailableArms:
     """The set of available arms of every row, which must contain the shown arm."""
 
-    lists, rows = _arm_lists(column, where)
+    lists = _arm_lists(column, where)
     numbers, n_arms = SetNumbers(len(arms)), len(arms)
     of_lists = [np.empty(0, dtype=np.int32)]
-    for first in range(0, len(lists), step := max(1, MOST_CELLS // n_arms)):
-        part = lists.slice(first, step)
-        table = np.zeros((len(part), n_arms), dtype=np.bool_)
-        table[np.repeat(np.arange(len(part)), part.list.len().to_numpy()), encode(part.explode(), arms)] = True
+    for lengths, labels in lists.parts(max(1, MOST_CELLS // n_arms)):
+        table = np.zeros((len(lengths), n_arms), dtype=np.bool_)
+        table[np.repeat(np.arange(len(lengths)), lengths), encode(labels, arms)] = True
         of_lists.append(numbers.add(table))
-    of_rounds = np.append(np.concatenate(of_lists), np.int32(ALL))[rows]
+    of_rounds = np.append(np.concatenate(of_lists), np.int32(ALL))[lists.of_rows]
     found = numbers.available([of_rounds])
     missing = np.flatnonzero(~found.includes(shown))
     if len(missing):
@@ -194,47 +212,63 @@ def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where
     return found
 
 
-def _arm_lists(column: pl.Series, where: Where) -> tuple[pl.Series, NDArray[np.int64]]:
-    """The different lists of arms as strings, and which of them every row has: -1 where there is none.
+class ArmLists(NamedTuple):
+    """Lists of arms: the labels of all of them, one after the other, and which list every row has: -1 for none."""
 
-    Lists of a column of lists are not compared with each other: there, every row has its own.
-    """
+    labels: pl.Series
+    lengths: NDArray[np.int64]
+    of_rows: NDArray[np.int64]
+
+    def parts(self, size: int) -> Iterator[tuple[NDArray[np.int64], pl.Series]]:
+        """The lists, some at a time: their lengths, and their labels."""
+        ends = np.append(0, np.cumsum(self.lengths))
+        for first in range(0, len(self.lengths), size):
+            begin, end = ends[first], ends[min(first + size, len(self.lengths))]
+            yield self.lengths[first : first + size], self.labels[begin:end]
+
+
+def _arm_lists(column: pl.Series, where: Where) -> ArmLists:
+    """The lists of arms of a column; equal ones of a column of lists are not found to be equal, those of texts are."""
 
     def error(row: int) -> InvalidArgument:
         allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
         repair = f"Correct it, or choose another column (available=, --{AVAILABLE}; None or '' for none)."
         return InvalidArgument(f"{where(row)}: {column.name}", allowed, column[row : row + 1].to_list()[0], repair)
 
-    given = column.drop_nulls()
-    if given.dtype in (pl.Categorical, pl.Enum):
-        given = given.cast(pl.String)
-    present = column.is_not_null().to_numpy()
+    is_text = is_text_type(column.dtype)
+    given = as_labels(column) if is_text else column
+    present = given.is_not_null().to_numpy()
     rows = np.where(present, np.cumsum(present) - 1, -1)
-    if given.dtype == pl.String:
-        texts = given.unique()
+    given = given.drop_nulls()
+    if is_text:
+        texts = given.unique(maintain_order=True)
         parsed = [_parsed(text) for text in texts.to_list()]
         if None in parsed:
-            raise error(int((column.cast(pl.String) == texts[parsed.index(None)]).arg_max() or 0))
-        order = given.replace_strict(texts, range(len(texts)), return_dtype=pl.Int64).to_numpy()
-        rows[present], given = order, pl.Series(parsed, dtype=pl.List(pl.String))
-    try:
-        lists = given.cast(pl.List(pl.String)) if given.dtype.is_nested() or not len(given) else None
-    except pl.exceptions.PolarsError:
-        lists = None
-    if lists is None:
+            raise error(int((as_labels(column) == texts[parsed.index(None)]).arg_max() or 0))
+        rows[present] = given.replace_strict(texts, range(len(texts)), return_dtype=pl.Int64).to_numpy()
+        given = pl.Series(parsed, dtype=pl.List(pl.String))
+    if isinstance(given.dtype, pl.Array):
+        given = given.arr.to_list()
+    if not isinstance(given.dtype, pl.List) or not is_label_type(given.dtype.inner):
         raise error(int(present.argmax()))
-    wrong = ((lists.list.len() == 0) | lists.list.eval(pl.element().is_null()).list.any()).arg_true()
+    lengths = given.list.len().to_numpy().astype(np.int64)
+    labels = given.filter(pl.Series(lengths > 0)).explode()
+    labels = labels if labels.dtype.is_integer() else as_labels(labels)
+    gaps = np.repeat(np.arange(len(lengths)), lengths)[labels.is_null().to_numpy()]
+    wrong = np.append(np.flatnonzero(lengths == 0), gaps)
     if len(wrong):
-        raise error(int((rows == wrong[0]).argmax()))
-    return lists, rows
+        raise error(int(np.isin(rows, wrong).argmax()))
+    return ArmLists(labels, lengths, rows)
 
 
 def _parsed(text: str) -> list[str] | None:
-    """The labels of a JSON array; None where the text is not one."""
+    """The labels of a JSON array, numbers as they are written; None where the text is not one."""
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text, parse_int=str, parse_float=str)
+        if not isinstance(value, list) or not all(isinstance(each, str | bool) for each in value):
+            return None
+        labels = [json.dumps(each) if isinstance(each, bool) else each for each in value]
+        "".join(labels).encode()  # an error for half of a surrogate pair
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(value, list) or not all(isinstance(each, str | int | float) for each in value):
-        return None
-    return [json.dumps(each) if not isinstance(each, str) else each for each in value]
+    return labels
