@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,3 +92,24 @@ def test_a_folder_of_another_user_is_not_loaded(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(jit.os, "stat", of_somebody_else)
     with pytest.warns(RuntimeWarning, match="belongs to user 12345"):
         assert jit.cache_folder() is None
+
+
+PLAY = """
+from alphafair import Uniform
+policy = Uniform(1, 3, feedback="bandit", seed=0)
+policy.update(policy.choose(0), 0.5)
+"""
+
+
+@pytest.mark.compiled
+def test_installations_of_the_same_version_share_machine_code(tmp_path: Path) -> None:
+    def play(installed: Path) -> dict[str, int]:
+        path = {"PYTHONPATH": str(installed), "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "ALPHAFAIR_JIT": "now"}
+        subprocess.run([sys.executable, "-c", PLAY], env={**os.environ, **path}, check=True)
+        return {str(file): file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.nb?")}
+
+    here = Path(jit.__file__).parents[1]
+    shutil.copytree(here / "alphafair", tmp_path / "elsewhere" / "alphafair")
+    made = play(here)
+    assert len(made) >= 4
+    assert play(tmp_path / "elsewhere") == made

@@ -11,7 +11,8 @@ a NumPy reduction or a LAPACK call.
     off     always interpreted; the same as NUMBA_DISABLE_JIT=1
 
 Machine code is cached on disk. Numba notices changes of a kernel's own file, but not of the files of kernels that it
-calls, so the cache folder is named after a fingerprint of every file of this package with kernels.
+calls, so the cache folder is named after a fingerprint of every file of this package with kernels. Installations of the
+same version share it.
 
 A kernel holds the GIL: a single step is shorter than releasing it. A `long_kernel`, such as a whole run or the optimum,
 releases it, so that threads use all cores.
@@ -232,8 +233,6 @@ def _inner(kernel: Any, flags: Mapping[str, bool]) -> Any:
 
 def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
     """Compile a kernel for Python to call: it calls the inner kernel, which is then typed and lowered only once."""
-    import numba
-
     from alphafair.machine_code import entry
 
     options = _options(kernel)
@@ -243,15 +242,8 @@ def _entry(kernel: Any, flags: Mapping[str, bool]) -> Any:
     else:
         own = _caller(kernel, _once(_inner, kernel, flags))
     own.__qualname__ += "".join(f"_{name}_{flag}" for name, flag in sorted(flags.items()))
-    folder = _cache_folder() if kernel.__module__.startswith(f"{__package__}.") else None
-    if folder is None:  # the fingerprint covers this package only
-        return entry(own, **options)
-    settings: Any = numba.config
-    before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
-    try:
-        return entry(own, cache=True, **options)
-    finally:
-        settings.CACHE_DIR = before
+    ours = kernel.__module__.startswith(f"{__package__}.")  # the fingerprint covers this package only
+    return entry(own, _cache_folder() if ours else None, **options)
 
 
 def _options(kernel: Any) -> dict[str, Any]:

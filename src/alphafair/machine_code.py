@@ -9,9 +9,11 @@ that Python calls is linked with everything it needs, optimised once, and emitte
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
@@ -68,12 +70,48 @@ class EntryCompiler(InnerCompiler):
     library = EntryLibrary
 
 
+class _Locator(_CacheLocator):
+    """Caches a kernel in a folder named after its module, whatever path that has.
+
+    Nothing needs to be compared with the source: the folder above is named after the fingerprint of all kernels.
+    """
+
+    folder: Path  # set by `_cache_in`
+
+    def __init__(self, function: Any) -> None:
+        self._path, self._line = self.folder / function.__module__, function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Any, _path: str) -> _Locator:
+        return cls(function)
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def get_source_stamp(self) -> str:
+        return ""
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+def _cache_in(folder: Path, function: Any) -> FunctionCache:
+    """Return the cache of a kernel in this folder."""
+    locator = type("Locator", (_Locator,), {"folder": folder})
+    results = type("Results", (CompileResultCacheImpl,), {"_locator_classes": [locator]})
+    cache: type[FunctionCache] = type("Cache", (FunctionCache,), {"_impl_class": results})
+    return cache(function)
+
+
 def inner(function: Any, **options: Any) -> Any:
     """Return the dispatcher of a kernel that other kernels call."""
     unlisted: Any = {**options, "no_cpython_wrapper": True}  # options that Numba's type hints omit
     return numba.njit(pipeline_class=InnerCompiler, **unlisted)(function)
 
 
-def entry(function: Any, **options: Any) -> Any:
-    """Return the dispatcher of a kernel that Python calls."""
-    return numba.njit(pipeline_class=EntryCompiler, **options)(function)
+def entry(function: Any, folder: Path | None = None, **options: Any) -> Any:
+    """Return the dispatcher of a kernel that Python calls, with machine code cached in `folder`."""
+    dispatcher = numba.njit(pipeline_class=EntryCompiler, **options)(function)
+    if folder is not None and hasattr(dispatcher, "overloads"):  # not with NUMBA_DISABLE_JIT
+        dispatcher._cache = _cache_in(folder, function)
+    return dispatcher
