@@ -5,8 +5,14 @@ import { h, put, setText } from "../dom.js";
 
 /** Where to go afterwards: only pages of this service. */
 function next() {
+  const home = address("/");
   const wanted = new URLSearchParams(location.search).get("next") ?? "/";
-  return address(/^\/(?![/\\])/.test(wanted) ? wanted : "/");
+  try {
+    const { origin, pathname, href } = new URL(address(wanted), location.origin); // drops tabs and line ends
+    return origin === location.origin && pathname.startsWith(home) && !pathname.startsWith("//") ? href : home;
+  } catch {
+    return home; // not an address
+  }
 }
 
 export async function show(content) {
