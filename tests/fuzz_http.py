@@ -24,16 +24,45 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-STATUSES = {100, 200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 422, 429, 431, 503}  # in docs/service.md
+STATUSES = {
+    100,
+    200,
+    201,
+    204,
+    400,
+    401,
+    403,
+    404,
+    405,
+    408,
+    409,
+    410,
+    413,
+    414,
+    415,
+    422,
+    429,
+    431,
+    501,
+    503,
+    505,
+}  # in docs/service.md
 REQUESTS_PER_CONNECTION = 60
 PATIENCE = 60.0  # seconds for a connection to be closed from the other side
 PARTS = 10
 LEFT = 6.0  # seconds in which connections that were left are closed
 MOST_MORE_MEMORY, MOST_MORE_FILES = 64e6, 5  # bytes; and files of all kinds
-_FIRST_LINE = re.compile(rb"HTTP/1\.1 (\d\d\d) ")
+_ANSWER = re.compile(rb"HTTP/1\.1 \d\d\d .*?(?=HTTP/1\.1 \d\d\d |\Z)", re.DOTALL)
 _PATHS = [
     *("/health", "/ready", "/v1/experiments", "/v1/experiments/home", "/v1/experiments/nobody", "/nope", "/", "*"),
     *("/v1/experiments/home/history", "/v1/keys", "/openapi.json", "//", "/%2e%2e/", "/v1/experiments/%00", "/?a=b#c"),
+    *(
+        "/" + 40_000 * "y",
+        "http://evil.example/health",
+        "http://localhost",
+        "ftp://localhost/health",
+        "/experiments/%ff/live",
+    ),
     *("http://localhost/health", "http://[::1]:80/ready", "localhost:80", "/v1/experiments/home/log?format=csv"),
     *("/v1/experiments/home/decisions", "/v1/experiments/home/rewards", "/v1/experiments/home/activations"),
     *("/v1/experiments/home/decisions/batch", "/v1/experiments/home/rewards/batch"),
@@ -78,6 +107,13 @@ _HEADERS = [
     ),
     *("Upgrade: websocket", "Expect: 100-continue", "Expect: x", "Origin: http://localhost", "Origin: null", "TE: x"),
     *("Sec-Fetch-Site: cross-site", "X-Request-ID: mine", "X-Request-ID: \x7f", "Content-Type: text/plain", ":: x"),
+    *(
+        "If-None-Match: *",
+        "Cookie: a=b",
+        "Cookie: alphafair_session=x",
+        "Content-Encoding: gzip",
+        "Expect: 100-Continue",
+    ),
     *("Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: x", "Content-Length: 0"),
     *("Content-Length: 18446744073709551616", "Content-Length: -1", "Content-Length: 1e3", "Content-Length: 5, 5"),
     *("X: " + "y" * 5000, "Y" * 3000 + ": x", " folded: x", "X:\x00", "X: é", "Trailer: Host", "Range: bytes=0-5"),
@@ -162,7 +198,7 @@ def converse(port: int, draw: random.Random) -> Outcome:
     pieces, n = conversation(draw)
     ending = draw.choice(("half", "half", "half", "half", "reset", "leave"))
     statuses: Counter[int] = Counter()
-    rest, at, until = b"", 0, time.monotonic() + PATIENCE
+    received, at, until = b"", 0, time.monotonic() + PATIENCE
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
@@ -188,14 +224,14 @@ def converse(port: int, draw: random.Random) -> Outcome:
                     data = connection.recv(1 << 18)
                     if not data:
                         break
-                    rest += data
-                    statuses.update(int(each) for each in _FIRST_LINE.findall(rest))
-                    rest = rest[-11:]  # a first line may be cut
-                    rest = b"" if _FIRST_LINE.search(rest) else rest
+                    received += data
         except ConnectionError:
             pass  # it was closed while more was being sent
+    heads = [head.partition(b"\r\n\r\n")[0] for head in _ANSWER.findall(received)]
+    statuses.update(int(head[9:12]) for head in heads)
     wrong = set(statuses) - STATUSES
-    return Outcome(n, statuses, f"status {wrong}" if wrong else None)
+    undated = [head for head in heads[:-1] if b"\r\ndate: " not in head and head[9:12] != b"100"]  # the last may be cut
+    return Outcome(n, statuses, f"status {wrong}" if wrong else f"no date: {undated[0]!r}" if undated else None)
 
 
 def fuzz(port: int, *, n_requests: int, seed: int, n_threads: int = 6) -> tuple[int, Counter[int], list[str]]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -491,6 +492,46 @@ def test_a_stranger_is_refused_and_a_key_opens_what_it_may(browser: Any, tmp_pat
         page.locator("#agreed").check()
         page.get_by_role("button", name="Revoke the key").click()
         expect(row).to_contain_text("revoked")
+
+
+FOREIGN = [  # parsers of addresses drop tabs and line ends, and take a backslash for a slash
+    *("/%09/evil.example", "/%0a/evil.example", "/%0d/evil.example", "/%09%5cevil.example", "/.//evil.example"),
+    *(
+        "//evil.example",
+        "http://evil.example/",
+        "javascript:alert(1)",
+        "///evil.example",
+        "/%5cevil.example",
+        "http://[",
+    ),
+]
+
+
+@pytest.mark.parametrize("root", ["", "/fair"])
+def test_signing_in_leads_to_pages_of_the_service_only(browser: Any, tmp_path: Path, root: str) -> None:
+    from playwright.sync_api import expect
+
+    path = "/experiments/home/log?state=pending"
+    with running(tmp_path / "shop.db", root_path=root) as shop, watched(browser, shop.url, expected="404") as page:
+        shop.engine.create("home", arms=ARMS)
+        at = f"{shop.url}{root}"
+        for wanted, there in [*((each, f"{at}/") for each in FOREIGN), (quote(path), f"{at}{path}")]:
+            page.goto(f"{root}/sign-in?next={wanted}")
+            expect(page).not_to_have_url(re.compile("/sign-in"))
+            found = page.evaluate("location.href")
+            assert found == there or (root and found.startswith(f"{at}/")), wanted
+
+
+def test_an_address_is_read_as_the_service_reads_it(browser: Any, shop: Running) -> None:
+    from playwright.sync_api import expect
+
+    shop.engine.create("home", arms=ARMS)
+    with watched(browser, shop.url, expected="404") as page:
+        page.goto("/experiments/h%6fme/l%69ve")
+        expect(figure(page, "decisions")).to_have_text("0")
+        for path in ("/experiments/%ff/live", "/experiments/%/live"):
+            page.goto(path)
+            expect(page.locator("main")).to_contain_text("There is no such page")
 
 
 def test_the_first_key_is_not_lost(browser: Any, shop: Running) -> None:

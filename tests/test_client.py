@@ -38,6 +38,7 @@ from alphafair.engine import Outcome, Receipt
 from alphafair.service import client as calls
 from alphafair.service import client_http, routes
 from alphafair.service.client_http import Lost, Reply
+from alphafair.service.errors import failure
 from alphafair.service.messages import ExperimentAnswer
 from alphafair.service.service import Limits
 from tests.misbehaving import (
@@ -630,6 +631,23 @@ def test_a_pause_beyond_the_deadline_is_not_started(run: Run, asked: str) -> Non
         assert isinstance(problem, ServiceError)
         assert problem.status == 503
         assert len(server.seen) == 1
+
+
+def test_a_date_in_retry_after_is_read_by_the_clock_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The `Date` of the service's own answers, whose clock is years ahead here, says what "now" is."""
+    ahead = int(time.time()) + 10**9
+    monkeypatch.setattr("alphafair.service.connections.time", SimpleNamespace(time=lambda: ahead + 0.9))
+
+    async def busy_until(service: Any, request: Any, **_: Any) -> None:
+        raise failure(503, "overloaded", "Busy.", retry_after=email.utils.formatdate(ahead + 7, usegmt=True))
+
+    monkeypatch.setitem(vars(routes.HEALTH), "handler", busy_until)
+    with running(tmp_path / "shop.db", ready=False) as shop:
+        found = shop.http.get("/health")
+    reply = Reply(found.status_code, found.headers, found.content)
+    assert (reply.status, calls._retry_after(reply)) == (503, 7.0)
 
 
 # Time

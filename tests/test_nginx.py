@@ -23,6 +23,8 @@ import yaml
 from alphafair import Client, Engine
 from alphafair.service import keys
 from alphafair.service.keys import LOCAL, Caller
+from tests import http_cases
+from tests.http_cases import CASES, Case
 from tests.misbehaving import Proxy, cutting
 from tests.postgres import Server
 from tests.serving import ARMS, Running, error, running
@@ -33,7 +35,7 @@ DECISIONS = "/v1/experiments/home/decisions"
 Site = tuple[str, list[Running], ExitStack]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nginx() -> str:
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if found is None:
@@ -343,6 +345,26 @@ def test_if_no_node_answers_it_is_503_with_a_time_to_wait(stand_ins: Any, fault:
         assert time.monotonic() < until
         time.sleep(0.1)
     assert http.post(DECISIONS).status_code == 200
+
+
+# HTTP by its rules
+
+
+@pytest.fixture(scope="module")
+def sites(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[http_cases.Sites]:
+    @contextmanager
+    def front(shop: Running) -> Iterator[int]:
+        with in_front_of(nginx, [shop.port, shop.port], tmp_path_factory.mktemp("nginx")) as address:
+            yield int(address.rpartition(":")[2])
+
+    with http_cases.sites(tmp_path_factory.mktemp("sites"), front) as found:
+        yield found
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case_of_http(sites: http_cases.Sites, case: Case) -> None:
+    http_cases.check(case, sites.exchange(case), nginx=True)
 
 
 def test_the_compose_file_starts_what_the_configuration_names() -> None:

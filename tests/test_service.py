@@ -19,7 +19,7 @@ from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
 from alphafair.service import keys
 from alphafair.service.client import Client, ServiceError
-from alphafair.service.connections import MAX_HEADER_BYTES
+from alphafair.service.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTES
 from alphafair.service.routes import ROUTES
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running
@@ -481,7 +481,7 @@ def test_a_batch_that_is_too_long_is_rejected(shop: Running) -> None:
         (b"GARBAGE\r\n\r\n", 400, "bad_http"),
         (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n", 400, "bad_http"),
         (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * MAX_HEADER_BYTES + b"\r\n\r\n", 431, TOO_LARGE),
-        (b"GET /" + b"y" * MAX_HEADER_BYTES + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 431, TOO_LARGE),
+        (b"GET /" + b"y" * MAX_TARGET_BYTES + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414, "uri_too_long"),
         (b"GET / HTTP/1.1\r\nhost: localhost\r\n" + b"x: y\r\n" * (MAX_HEADER_BYTES // 6), 431, TOO_LARGE),
     ],
 )

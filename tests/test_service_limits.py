@@ -101,7 +101,8 @@ def test_an_endless_part_of_a_request_is_rejected(shop: Running, name: str) -> N
         connection.sendall(start)
         connection.sendall(piece)
         connection.sendall(piece)
-        assert refused(connection) == (431, "request_header_fields_too_large")
+        too_long = (414, "uri_too_long") if name == "address" else (431, "request_header_fields_too_large")
+        assert refused(connection) == too_long
     with connected(shop) as connection:
         connection.sendall(start)
         assert pour(connection, piece) < 50_000_000
@@ -210,7 +211,6 @@ def test_a_paused_body_is_read_when_its_request_is_next(shop: Running) -> None:
         [b"Host: localhost", b"Content-Length: 16", b"Transfer-Encoding: chunked"],
         [b"Host: localhost", b"Transfer-Encoding: chunked", b"Content-Length: 16"],
         [b"Host: localhost", b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"],
-        [b"Host: localhost", b"Transfer-Encoding: gzip, chunked"],
         [b"Host: localhost", b"Transfer-Encoding: gzip"],
     ],
 )
@@ -218,13 +218,6 @@ def test_a_paused_body_is_read_when_its_request_is_next(shop: Running) -> None:
 def test_contradictory_headers_are_rejected(shop: Running, first: bytes, headers: list[bytes]) -> None:
     with connected(shop) as connection:
         connection.sendall(b"\r\n".join([first, *headers, b"", b'{"context": "v"}']))
-        assert refused(connection) == (400, "bad_http")
-
-
-@pytest.mark.parametrize("version", [b"0.9", b"2.0"])
-def test_other_versions_are_rejected(shop: Running, version: bytes) -> None:
-    with connected(shop) as connection:
-        connection.sendall(b"GET /health HTTP/%s\r\nHost: localhost\r\n\r\n" % version)
         assert refused(connection) == (400, "bad_http")
 
 

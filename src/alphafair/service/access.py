@@ -62,7 +62,7 @@ class Access:
             if experiment is not None:
                 check_sees(caller, experiment)
         else:
-            _check_local(headers.get(b"host", b"localhost"), headers.get(b"origin"), headers.get(b"sec-fetch-site"))
+            _check_local(headers.get(b"host", b""), headers.get(b"origin"), headers.get(b"sec-fetch-site"))
             caller = Caller(address, LOCAL, "admin")
         if self.rate is not None and counted:
             self._count(caller.id, self.rate)

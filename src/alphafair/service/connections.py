@@ -12,17 +12,21 @@ progress for longest, or is rejected if there is none.
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
-from http import HTTPStatus
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPMethod, HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import httptools
 
 from alphafair.errors import InvalidArgument
-from alphafair.service.errors import failure, http_failure, out_of_memory
+from alphafair.service.errors import failure, http_failure, out_of_memory, unknown_method
 from alphafair.service.messages import Request, Response
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ CHECK_EVERY = 1.0  # seconds, at most
 STALLED = 1.0  # seconds without progress after which a connection can be replaced
 
 MAX_HEADER_BYTES = 1 << 16
+MAX_TARGET_BYTES = 1 << 15  # of them, for the target: a path and a query, or an address
 CHUNK_OVERHEAD = 8  # bytes outside a body per byte of it; six in chunks of one byte
 PIECE = 1 << 12  # bytes that the parser is fed at a time
 MAX_PIPELINED = 16  # requests that wait behind another one before reading is paused
@@ -61,6 +66,11 @@ SECURITY_HEADERS = {
 }
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+WITHOUT_CONTENT = (204, 304)
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_METHOD = re.compile(rb"^(" + _TOKEN + rb")(?: [^ \r\n]+ HTTP/[0-9]\.[0-9]\r?$|\Z)", re.M)  # of a first line, or cut
+_OTHER_CODINGS = re.compile(rb"(?:" + _TOKEN + rb"[ \t]*,[ \t]*)+chunked")
 
 
 class Timeouts(NamedTuple):
@@ -71,6 +81,12 @@ class Timeouts(NamedTuple):
     answer: float = 30.0  # to read an answer, or 48 KB of it
     idle: float = 5.0  # between an answer and the next request
     refused: float = 2.0  # to read why the connection is closed
+
+
+@lru_cache(1024)
+def is_host(value: bytes) -> bool:
+    """Whether a value is a host, perhaps with a port, as RFC 3986 writes them."""
+    return _HOST.fullmatch(value) is not None
 
 
 REASONS = ("too_many", "replaced", *(f"{stage}_timeout" for stage in Timeouts._fields))  # to close a connection
@@ -235,8 +251,7 @@ class Connection(asyncio.Protocol):
             self._feed(piece)
         except httptools.HttpParserError as problem:
             short_of_memory = isinstance(problem.__context__, MemoryError)  # in one of the callbacks below
-            other = out_of_memory() if short_of_memory else failure(400, "bad_http", "This is not valid HTTP.")
-            self._reject(self._failure or other)
+            self._reject(self._failure or (out_of_memory() if short_of_memory else _syntax_failure(problem, piece)))
             return
         self._n_outside = self._n_outside + len(piece) if self._n_outside >= 0 else 0
         if self._n_outside > MAX_HEADER_BYTES + CHUNK_OVERHEAD * self._n_body:
@@ -266,6 +281,8 @@ class Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         self._count_header(len(url))
         self._target += url
+        if len(self._target) > MAX_TARGET_BYTES:
+            self._stop_parser(http_failure(414))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_header(len(name) + len(value) + 4)  # with ": " and the line's end
@@ -294,33 +311,54 @@ class Connection(asyncio.Protocol):
         request = Request(parser.get_method().decode("ascii"), self._target, headers, self._address)
         self.requests.append(request)
         self._incoming = request
+        if len(headers) != len(self._headers):
+            self._join_lines(headers)
         self._check_head(request)
         request.keep_alive = request.chunked and parser.should_keep_alive()
         self._service.open(request)
-        if headers.get(b"expect", b"").lower() == b"100-continue":
+        if b"expect" in headers and self._expects_continue(request):
             if request.failure is not None:
                 self._stop_parser(request.failure)  # the body may never come
             request.expects_continue = True
             self._answer_next()
 
+    def _join_lines(self, headers: dict[bytes, bytes]) -> None:
+        """Join the lines of each header to one list; reject a header that must not be one."""
+        lines: dict[bytes, list[bytes]] = {}
+        for name, value in self._headers:
+            lines.setdefault(name, []).append(value)
+        for name, values in lines.items():
+            if len(values) > 1 and name in SINGLE_HEADERS:
+                self._stop_parser(failure(400, "bad_http", f"The header {name.decode()} occurs more than once."))
+            headers[name] = (b"; " if name == b"cookie" else b", ").join(values)
+
     def _check_head(self, request: Request) -> None:
         """Reject a head that other programs may understand differently, and a body that will be too long."""
         headers = request.headers
-        if len(headers) != len(self._headers):
-            names = [name for name, _ in self._headers]
-            for name in SINGLE_HEADERS:
-                if names.count(name) > 1:
-                    self._stop_parser(failure(400, "bad_http", f"The header {name.decode()} occurs more than once."))
         version = self._parser.get_http_version()
         request.chunked = version == "1.1"
         if version not in ("1.1", "1.0"):
-            self._stop_parser(failure(400, "bad_http", "The protocol must be HTTP/1.1 or HTTP/1.0."))
+            self._stop_parser(_other_version())
+        if b"host" not in headers:
+            if version == "1.1":
+                self._stop_parser(failure(400, "bad_http", "A request in HTTP/1.1 must have the header Host."))
+        elif not is_host(headers[b"host"]):
+            self._stop_parser(failure(400, "bad_http", "The header Host must be a host, or a host and a port."))
         if b"transfer-encoding" in headers:
-            if version == "1.0" or headers[b"transfer-encoding"].lower() != b"chunked":
+            coding = headers[b"transfer-encoding"].lower()
+            if version == "1.0" or coding != b"chunked":
+                unknown = version == "1.1" and _OTHER_CODINGS.fullmatch(coding)
                 message = "A body must have a Content-Length, or the Transfer-Encoding 'chunked'."
-                self._stop_parser(failure(400, "bad_http", message))
+                self._stop_parser(failure(*((501, "not_implemented") if unknown else (400, "bad_http")), message))
         elif int(headers.get(b"content-length", 0)) > self._service.limits.max_body:
             self._stop_parser(http_failure(413))
+
+    def _expects_continue(self, request: Request) -> bool:
+        """Whether a client waits for leave to send a body; HTTP/1.0 has no such answer."""
+        headers = request.headers
+        has_body = b"transfer-encoding" in headers or int(headers.get(b"content-length", 0)) > 0
+        expected = [each.strip() for each in headers[b"expect"].lower().split(b",")]
+        return request.chunked and has_body and b"100-continue" in expected
 
     def on_body(self, body: bytes) -> None:
         self._n_body += len(body)
@@ -380,7 +418,7 @@ class Connection(asyncio.Protocol):
 
     def _head(self, request: Request, response: Response) -> bytes:
         own = SECURITY_LINES if not response.headers else _lines({**SECURITY_HEADERS, **response.headers})
-        if response.status == 204:
+        if response.status in WITHOUT_CONTENT:
             content = b""
         elif response.stream is None:
             content = b"content-type: %s\r\ncontent-length: %d\r\n" % (response.content_type, len(response.body))
@@ -391,7 +429,8 @@ class Connection(asyncio.Protocol):
             else:
                 request.keep_alive = request.keep_alive and request.method == "HEAD"
         close = b"" if request.keep_alive else b"connection: close\r\n"
-        return b"%s%sx-request-id: %s\r\n%s%s\r\n" % (STATUS_LINES[response.status], content, request.id, own, close)
+        line, date = STATUS_LINES[response.status], self._connections.date_line()
+        return b"%s%s%sx-request-id: %s\r\n%s%s\r\n" % (line, date, content, request.id, own, close)
 
     async def _send_stream(self, request: Request, response: Response) -> None:
         """Send a stream as fast as the client reads; abort the connection if it fails, so that the client notices."""
@@ -481,6 +520,14 @@ class Connections:
         self._stalled: list[Connection] = []  # found by the last check, the longest last
         self._check_every = min(CHECK_EVERY, min(timeouts) / 4)
         self._checking = False
+        self._date_line, self._second = b"", 0
+
+    def date_line(self) -> bytes:
+        """The header Date, which is written once per second."""
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._date_line = second, b"date: %s\r\n" % formatdate(second, usegmt=True).encode()
+        return self._date_line
 
     def add(self, connection: Connection) -> Literal["accepted", "refused", "dropped"]:
         """Accept a connection if there is a place for it, or one can be made."""
@@ -525,6 +572,22 @@ class Connections:
         self._checking = bool(self.open)
         if self._checking:
             loop.call_later(self._check_every, self._check)
+
+
+def _syntax_failure(problem: httptools.HttpParserError, piece: bytes) -> Exception:
+    """The failure for bytes that the parser does not take for a request, by its reason and these bytes."""
+    if str(problem) in ("Invalid HTTP version", "Pause on PRI/Upgrade"):
+        return _other_version()
+    unknown = isinstance(problem, httptools.HttpParserInvalidMethodError) and any(
+        found[1].decode() not in HTTPMethod.__members__ for found in _METHOD.finditer(piece)
+    )
+    if unknown or str(problem) == "Invalid method for HTTP/x.x request":
+        return unknown_method()
+    return failure(400, "bad_http", "This is not valid HTTP.")
+
+
+def _other_version() -> Exception:
+    return failure(505, "http_version_not_supported", "The protocol must be HTTP/1.1 or HTTP/1.0.")
 
 
 def possible_connections(wanted: int | None) -> int:

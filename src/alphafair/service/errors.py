@@ -28,6 +28,7 @@ STATUSES = {  # by error code; every other code of a request that was understood
     "rolled_back_decision": 410,
     "policy_failed": 503,
 }
+PHRASES = {413: "Request Entity Too Large", 414: "URI Too Long"}  # which Python's versions write differently
 FAILED_OUTCOMES = {
     "unknown": ("There is no decision with this id.", "Send the id from the answer to the decision."),
     "conflict": ("This decision already has a different reward.", "The first reward counts; send each reward once."),
@@ -70,8 +71,12 @@ def failure(status: int, code: str, message: str, *, repair: str | None = None, 
 
 def http_failure(status: int, *, repair: str | None = None, headers: Mapping[str, str] | None = None) -> Failure:
     """A failure that HTTP has a phrase for, such as 404 Not Found."""
-    phrase = HTTPStatus(status).phrase
+    phrase = PHRASES.get(status) or HTTPStatus(status).phrase
     return Failure(status, Problem(phrase.lower().replace(" ", "_"), f"{phrase}.", None, repair), headers=headers)
+
+
+def unknown_method() -> Failure:
+    return http_failure(501, repair="See /docs for the methods of each path.")
 
 
 def outcome_failure(outcome: str) -> Failure | None:

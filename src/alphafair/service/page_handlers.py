@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -50,6 +51,7 @@ LEAST_REWARDS: Final = 100  # rewarded decisions for a curve
 MOST_ROUNDS: Final = 50_000  # of them that are used: the latest
 GROWN, GROWN_SECONDS = 1.1, 60.0  # a curve is computed again once the log is so many times as long, and so much older
 UNESCAPED: Final = "-_.!~*'()"  # by encodeURIComponent, besides letters and digits
+ETAGS: Final = re.compile(rb'"[^"]*"')  # in a list; weak ones are compared like strong ones
 REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has changed
 
 
@@ -58,7 +60,8 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 
 def shell(service: Service, request: Request, status: int = 200) -> Response:
     """The HTML of the view at an address; the browser asks for its first numbers at once, if it may have them."""
-    view = request.path.rpartition("/")[2].replace("-", "_") or "home"
+    assert request.route is not None  # noqa: S101 - for mypy
+    view = request.route.path.rpartition("/")[2].replace("-", "_") or "home"
     data = ["/session.json"]
     if status == 200 and view == "home":
         data.append("/index.json")
@@ -95,8 +98,9 @@ def _sent(request: Request, file: File, status: int = 200) -> Response:
         b"etag": file.etag,
         b"referrer-policy": b"same-origin",
     }
-    if status == 200 and file.etag in request.headers.get(b"if-none-match", b""):
-        return Response(304, headers=headers, content_type=file.content_type)
+    known = request.headers.get(b"if-none-match", b"").strip()
+    if status == 200 and (known == b"*" or file.etag in ETAGS.findall(known)):
+        return Response(304, headers=headers)
     return Response(status, file.body, headers, file.content_type)
 
 

@@ -117,7 +117,7 @@ class Route:
         """The statuses of `ErrorAnswer`."""
         named = [404, 422] if self.parameters or self.body else []
         written = [] if self.repeatable else [504]
-        return sorted([400, 401, 403, 429, 500, 503, *named, *written, *([409, 413] if self.body else [])])
+        return sorted([400, 401, 403, 429, 500, 503, *named, *written, *([409, 413, 415] if self.body else [])])
 
 
 # fmt: off
@@ -232,6 +232,7 @@ EVENTS = Route("GET", "/experiments/{name}/events", "read", pages.events, _PAGE,
 ROUTES = tuple(each for each in list(vars().values()) if isinstance(each, Route))  # in this order
 
 Methods = Mapping[str, Route]
+METHODS: Methods = {route.method: route for route in ROUTES}  # of any path, each with one of its routes
 
 
 class _Node:

@@ -16,10 +16,10 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
+from http import HTTPMethod
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-import httptools
 import msgspec
 
 from alphafair.engine import Engine
@@ -28,10 +28,10 @@ from alphafair.engine.jobs import WhatIfJob
 from alphafair.service import page_handlers, routes
 from alphafair.service.access import Access
 from alphafair.service.calculations import Calculations
-from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts
-from alphafair.service.errors import as_failure, failure, http_failure
+from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts, is_host
+from alphafair.service.errors import as_failure, failure, http_failure, unknown_method
 from alphafair.service.exports import Exports
-from alphafair.service.keys import Keyring
+from alphafair.service.keys import Keyring, Role
 from alphafair.service.logs import LimitedLines, log
 from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
 from alphafair.service.metrics import Measures
@@ -51,6 +51,7 @@ MAINTENANCE_PAUSE = 0.02  # seconds between two steps of maintenance, in which r
 READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
 MAX_CACHED_TARGET = 200  # bytes
 _PLAIN_TARGET = re.compile(rb"/[A-Za-z0-9/._~-]*")  # without escapes and query
+_ANY_TARGET = re.compile(rb"(?:(?i:https?)://(?P<host>[^/?#]+))?(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -75,6 +76,8 @@ class _Target(NamedTuple):
     route: Route | None
     methods: Methods
     parameters: Mapping[str, str]
+    role: Role | None  # that the caller needs
+    host: bytes | None = None  # in the target; it counts instead of the header
 
 
 class Service:
@@ -125,36 +128,47 @@ class Service:
             return
         try:
             find = self._cached_target if len(request.target) <= MAX_CACHED_TARGET else self._target
-            request.path, request.query, route, methods, request.parameters = find(request.method, request.target)
+            found = find(request.method, request.target)
+            request.path, request.query, route, methods, request.parameters, role, host = found
             request.route = route
-            role = "metrics" if route is None else route.role  # which every key includes
+            if host is not None:
+                request.headers = {**request.headers, b"host": host}
             name = request.parameters.get("name")
             counted = route is None or not route.uncounted
             request.caller = self.access.admit(
                 request.headers, request.address, role, name, request.method, counted=counted
             )
-            if route is None and not methods:
-                raise http_failure(404, repair=SEE_DOCS)
-            if route is None and request.method != "OPTIONS":
-                raise http_failure(405, repair=SEE_DOCS, headers={"allow": _allowed(methods)})
+            if route is None:
+                _check_method(request.method, methods)
+            elif route.body is not None and b"content-encoding" in request.headers:
+                _check_coding(request.headers[b"content-encoding"])
         except Exception as problem:
             request.failure = problem
 
     def _target(self, method: str, target: bytes) -> _Target:
-        query = ""
+        query, host = "", None
         if _PLAIN_TARGET.fullmatch(target):
             path = target.decode()
+        elif target == b"*" and method == "OPTIONS":
+            return _Target("*", query, None, routes.METHODS, {}, None)
         else:
-            try:
-                url = httptools.parse_url(target)
-                path, query = (url.path or b"*").decode("ascii"), (url.query or b"").decode("latin-1")
-            except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-                raise failure(400, "bad_http", "The target of the request is not valid.") from None
+            parsed = _ANY_TARGET.fullmatch(target)
+            host = parsed and parsed["host"]
+            if parsed is None or not (is_host(host) if host else parsed["path"]):
+                message = "The target of the request must be a path with or without a query, or an http address."
+                raise failure(400, "bad_http", message)
+            path, query = (parsed["path"] or b"/").decode("latin-1"), (parsed["query"] or b"").decode("latin-1")
         parts, root = routes.segments(path), self._root
         if root and parts[: len(root)] == root:  # a reverse proxy may remove the prefix or not
             parts = ["", *parts[len(root) :]]
         methods, parameters = routes.find(parts)
-        return _Target(path, query, methods.get("GET" if method == "HEAD" else method), methods, parameters)
+        route = methods.get("GET" if method == "HEAD" else method)
+        if route is not None:
+            role = route.role
+        else:  # of a path that is open to everybody, everybody may ask for the methods; every key includes "metrics"
+            is_open = method == "OPTIONS" and any(each.role is None for each in methods.values())
+            role = None if is_open else "metrics"
+        return _Target(path, query, route, methods, parameters, role, host)
 
     async def respond(self, request: Request) -> Response:
         """The response to a complete request. It does not raise: an exception becomes an error."""
@@ -163,7 +177,9 @@ class Service:
                 raise request.failure
             route = request.route
             if route is None:  # OPTIONS
-                return Response(204, headers={b"allow": _allowed(self._target("", request.target).methods).encode()})
+                return Response(
+                    204, headers={b"allow": _allowed(self._target("OPTIONS", request.target).methods).encode()}
+                )
             arguments: dict[str, Any] = {**request.parameters}
             if route.body is not None:
                 arguments["body"] = route.decode(request.body)
@@ -265,6 +281,23 @@ class Service:
             except Exception as problem:  # try again in a second
                 log(logging.WARNING, "the file is not available", reason=str(problem))
                 await asyncio.sleep(TICK)
+
+
+def _check_method(method: str, methods: Methods) -> None:
+    """Reject a method of a path that has no route for it, or no route at all."""
+    if method not in HTTPMethod.__members__:
+        raise unknown_method()
+    if not methods:
+        raise http_failure(404, repair=SEE_DOCS)
+    if method != "OPTIONS":
+        raise http_failure(405, repair=SEE_DOCS, headers={"allow": _allowed(methods)})
+
+
+def _check_coding(coding: bytes) -> None:
+    if coding.strip().lower() != b"identity":
+        message = f"A body must not be compressed; got the Content-Encoding {coding.decode('latin-1')!r}."
+        repair = "Send the JSON as it is."
+        raise failure(415, "unsupported_media_type", message, repair=repair, accept_encoding="identity")
 
 
 def _allowed(methods: Methods) -> str:

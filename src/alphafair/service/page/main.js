@@ -19,10 +19,19 @@ const ABLE = { read: "read, write, log or admin", log: "log or admin", admin: "a
 
 const content = document.getElementById("content");
 
+/** A path without escapes; empty, which is the path of no view, if they are not of a text. */
+function decoded(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return "";
+  }
+}
+
 async function start() {
-  const path = location.pathname.slice(root.length) || "/";
+  const path = decoded(location.pathname.slice(root.length) || "/");
   const [pattern, view, role] = VIEWS.find(([each]) => each.test(path)) ?? [null, null, null];
-  const name = pattern && decodeURIComponent(path.match(pattern)[1] ?? "");
+  const name = pattern && (path.match(pattern)[1] ?? "");
   const module = view && import(`./views/${view}.js`);
   try {
     await loadSession();
