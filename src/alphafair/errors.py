@@ -44,6 +44,11 @@ REPAIR = (
 )
 
 
+def encodable(text: str) -> str:
+    """Return a text that UTF-8 can hold: half a pair of surrogates becomes an escape."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 class RequestError(InvalidArgument):
     """A request to an engine that was rejected; `code` is the reason in one word."""
 

@@ -86,7 +86,7 @@ def duration(argument: str, value: Any) -> float:
     (5400.0, 2.0)
     """
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value, re.ASCII)
         if match is None:
             raise InvalidArgument(
                 argument, "a number and a unit (s, m, h, d or w)", value, "Pass, for example, 30m, 12h or 90d."

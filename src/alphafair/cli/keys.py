@@ -114,4 +114,6 @@ def _existing(db: str) -> str:
 
 
 def _moment(at: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at / 1e6))
+    from alphafair.engine.dates import date_of
+
+    return date_of(at).isoformat(" ", "minutes")[:16]

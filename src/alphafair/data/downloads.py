@@ -173,7 +173,7 @@ class _HttpError(_Unreachable):
     def __init__(self, problem: urllib.error.HTTPError) -> None:
         super().__init__(f"the server answered {problem.code} {problem.reason}")
         self.code = problem.code
-        size = re.fullmatch(r"bytes \*/(\d+)", problem.headers.get("Content-Range", ""))
+        size = re.fullmatch(r"bytes \*/([0-9]+)", problem.headers.get("Content-Range", ""))
         self.whole_size = int(size.group(1)) if size else None
 
 

@@ -23,7 +23,7 @@ EXAMPLE: Final = "postgresql://user@host/database?sslmode=verify-full"
 ENCODE: Final = "Write % as %25, @ as %40, / as %2F, ? as %3F, & as %26, = as %3D and a space as %20 in a password."
 _SCHEME = re.compile(r"(postgresql|postgres)://", re.IGNORECASE)
 _MISTYPED = re.compile(r"://|^\s*postgres\w*:|\bpassword\s*=", re.IGNORECASE)  # no path has these
-_HOST = r"(?:\[[^]@/?]*\]|[^]\[:@/?,]*)(?::\d*)?"
+_HOST = r"(?:\[[^]@/?]*\]|[^]\[:@/?,]*)(?::[0-9]*)?"
 _URL = re.compile(  # as in libpq: a user ends at the first `@` if no `/` is before it, a query begins at the next `?`
     rf"""(?:(?P<user>[^:@/?]*)(?P<password>:[^@/]*)?@|(?![^/]*@))
     (?P<place>{_HOST}(?:,{_HOST})*(?:/[^?@]*)?)(?:\?(?P<query>.*))?""",

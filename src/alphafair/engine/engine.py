@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from alphafair import validate
 from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
 from alphafair.engine.clock import Clock, steady_ns
+from alphafair.engine.dates import date_of
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.experiment import (
     CODE,
@@ -676,18 +677,12 @@ class Engine:
 
     # reports
 
-    def overview(self, name: str) -> Overview:
-        """Return an experiment at one moment, with what happened over time and all of its changes."""
+    def overview(self, name: str, *, changes: bool = True) -> Overview:
+        """Return an experiment at one moment, with what happened over time and, with `changes`, all of these."""
         with self._reading(name) as (live, experiment):
-            return _overview(live, experiment, _history(experiment))
-
-    def overviews(self) -> list[Overview]:
-        """Return all experiments, each at one moment, without their changes."""
-        found: list[Overview] = []
-        for name in self.experiments():
-            with self._reading(name) as (live, experiment):
-                found.append(_overview(live, experiment, []))
-        return found
+            history = _history(experiment) if changes else []
+            most = live.max_contexts_of(experiment)
+            return reports.overview(experiment, live.now(), live.position, most, history)
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
@@ -894,15 +889,11 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
         raise PolicyFailed(experiment.name, what) from problem
 
 
-def _overview(live: LiveState, experiment: Experiment, changes: list[ChangeRecord]) -> Overview:
-    return reports.overview(experiment, live.now(), live.position, live.max_contexts_of(experiment), changes)
-
-
 def _history(experiment: Experiment) -> list[ChangeRecord]:
     return [
         ChangeRecord(
             change.seq,
-            datetime.fromtimestamp(change.at / 1e6, UTC),
+            date_of(change.at),
             change.kind,
             change.by,
             _details(experiment, change),
@@ -918,7 +909,7 @@ def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
         if details.get("period") is not None:
             details["period"] /= 1e6
         if "period_start" in details:
-            details["period_start"] = datetime.fromtimestamp(details["period_start"] / 1e6, UTC).isoformat()
+            details["period_start"] = date_of(details["period_start"]).isoformat()
     if isinstance(details.get("arm"), int):
         details["arm"] = experiment.arms[details["arm"]]
     return details

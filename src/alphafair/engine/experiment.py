@@ -13,7 +13,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
+from alphafair.engine.dates import date_of, microseconds
 from alphafair.engine.ledger import Change
 from alphafair.engine.requests import GroupStatus, PeriodStatus, Status
 from alphafair.engine.steps import Steps, Tally, follow
 from alphafair.engine.summary import Fairness, Summary, unknown
-from alphafair.errors import InvalidArgument, PolicyFailed, RequestError
+from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, encodable
 from alphafair.groups import Groups
 from alphafair.jit import fingerprint
 from alphafair.values import Feedback, State, Vector
@@ -41,6 +42,7 @@ GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 CONTEXT_COPIES: Final = 5  # of a context's state that may exist at once while the state grows, is saved or is loaded
 DEFAULT_CARRY: Final = 0.5
 SHORTEST_PERIOD: Final = 60.0  # seconds
+A_DATE: Final = "Pass, for example, 2024-01-01T00:00Z."
 LABEL_BYTES: Final = 1_000  # of a label of 200 characters and its entry in the table of labels
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 Saved = TypeVar("Saved")
@@ -156,7 +158,7 @@ class Experiment:
     def failed(self, doing: str, problem: BaseException | str) -> PolicyFailed:
         """Record what the policy failed at, log it once, and return the error to answer with."""
         what = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
-        reason = f"{doing}: {what[:LONGEST_REASON].rstrip('.')}"
+        reason = f"{doing}: {encodable(what[:LONGEST_REASON]).rstrip('.')}"
         if doing not in self.problems:
             raised = problem if isinstance(problem, BaseException) else None
             LOG.error("The policy of %s failed while %s", self.name, reason, exc_info=raised)
@@ -378,8 +380,8 @@ class Experiment:
 
     def _period_status(self, ended: int | None, last: int | None, *numbers: dict[str, float]) -> PeriodStatus:
         first, started = self.began
-        until = None if ended is None else _datetime(ended)
-        return PeriodStatus(self.period_number, _datetime(started), until, first, last, *numbers)
+        until = None if ended is None else date_of(ended)
+        return PeriodStatus(self.period_number, date_of(started), until, first, last, *numbers)
 
     def _period_rewards(self) -> dict[str, float]:
         """Return what every arm has earned in the current period."""
@@ -446,7 +448,7 @@ class Experiment:
             cumulative_rewards=dict(zip(self.arms, tally.earned.tolist(), strict=True)),
             **self._policy_status(),
             period=None if self.period is None else self.period / 1e6,
-            period_ends=None if self.next_boundary is None else _datetime(self.next_boundary),
+            period_ends=None if self.next_boundary is None else date_of(self.next_boundary),
             carry=self.carry,
             periods=self.periods,
             unhealthy=self.unhealthy,
@@ -709,17 +711,14 @@ def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"period": int(seconds * 1e6), "carry": carry}
     if start is not None:
         try:
-            moment = start if isinstance(start, datetime) else datetime.fromisoformat(start)
-            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            fields["period_start"] = round(moment.timestamp() * 1e6)
+            at = microseconds(start if isinstance(start, datetime) else datetime.fromisoformat(start))
         except (OverflowError, TypeError, ValueError):
-            repair = "Pass, for example, 2024-01-01T00:00Z."
-            raise InvalidArgument("period_start", "a date, with a time or without", start, repair) from None
+            raise InvalidArgument("period_start", "a date, with a time or without", start, A_DATE) from None
+        if any(microseconds(date_of(each)) != each for each in (at, at + fields["period"])):
+            allowed = "a date whose first period begins and ends in the years 1 to 9999, in UTC"
+            raise InvalidArgument("period_start", allowed, start, A_DATE)
+        fields["period_start"] = at
     return fields
-
-
-def _datetime(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1e6, UTC)
 
 
 def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:

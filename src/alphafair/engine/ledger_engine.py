@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from alphafair.engine.clock import Clock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
+from alphafair.engine.experiment import LOG
 from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.live import LiveState
 from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
@@ -79,26 +80,26 @@ class LedgerEngine:
         with self.reading():
             while self.waiting:
                 self._serve()
-            begun, unavailable = False, None
+            begun, n_before = False, self.live.n_commits
 
             def attempt() -> Result:
-                nonlocal begun
+                nonlocal begun, n_before
                 self.live.recover()
                 begun = True
-                return work(self.live.begin_periods())
+                batch = self.live.begin_periods()
+                n_before = self.live.n_commits
+                return work(batch)
 
             try:
                 return self._in_turn(attempt)
-            except InvalidArgument:
-                raise
-            except MemoryError as problem:
-                unavailable = self.live.fail(problem, begun)
             except BaseException as problem:
-                if self.ledger.shared:
+                self.live.is_ahead = self.live.is_ahead or self.live.n_commits > n_before
+                if self.ledger.shared and not isinstance(problem, InvalidArgument):
                     self.live.abandon()
-                self.live.fail(problem, begun)
-                raise
-            raise unavailable
+                answer = self.live.fail(problem, begun)
+                if answer is problem:
+                    raise
+            raise answer
 
     def _in_turn(self, attempt: Callable[[], Result]) -> Result:
         """Try without a lock; where others were quicker, take in what they have written, and keep them waiting."""
@@ -151,8 +152,12 @@ class LedgerEngine:
         for ticket, own in zip(tickets, answers, strict=True):
             ticket.answers = own
             ticket.woken.set()
-        with contextlib.suppress(Unavailable, MemoryError):  # the answers are on the disk, with or without a snapshot
+        try:
             self.live.take_snapshots()
+        except (Unavailable, MemoryError):  # the answers are on the disk, with or without a snapshot
+            pass
+        except Exception as problem:
+            LOG.error("Snapshots of %s cannot be made", self.ledger.path, exc_info=problem)
 
     def _answer(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
         """Return the answers to all tickets, once they are on the disk."""

@@ -20,7 +20,7 @@ from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_by
 from alphafair.engine.maintenance import Deadlines, SnapshotWriter
 from alphafair.engine.replay import Replay
 from alphafair.engine.steps import Batch
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain, encodable
 from alphafair.memory_limit import memory_limit
 
 LEAST_PROBE = 1 << 20  # bytes that a test write must be able to write before the file counts as available
@@ -48,6 +48,7 @@ class LiveState:
         self._n_experiments = n_experiments or (lambda: len(self.by_key))
         self.is_stale = False  # memory must be loaded again before it is used
         self.is_ahead = False  # whether the log has a batch that could not be applied
+        self.n_commits = 0  # of this process
         self.problem: str | None = None  # why the last commit, request or load failed
         self.must_probe = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
         self._load_after = 0.0  # when to try to load again, by the monotonic clock
@@ -252,6 +253,7 @@ class LiveState:
             self.is_stale, self.problem, self.must_probe = True, reason_of(problem), commit_bytes(batch.rows)
             raise
         self.last_commit_seconds, self.problem, self.must_probe = time.perf_counter() - began, None, 0
+        self.n_commits += 1
         if self.store.shared:
             self.deadlines.keep()
         self.position, self.latest = batch.last, max(self.latest, batch.at)
@@ -287,10 +289,16 @@ class LiveState:
     def fail(self, problem: BaseException, begun: bool) -> BaseException:
         """Record why requests cannot be served, and return the error to answer with.
 
-        Memory is stale if a request was `begun`, which may have been written. The error must not hold what is in
-        memory, which is freed before it is loaded again.
+        Memory is stale if a request was `begun`, which may have been written. If it was written, every error becomes
+        `Uncertain`: whoever asked must look before asking again. The error must not hold what is in memory, which is
+        freed before it is loaded again.
         """
-        may_be_written, self.is_ahead = begun or self.is_ahead, False
+        was_written, self.is_ahead = self.is_ahead, False
+        if isinstance(problem, Exception) and was_written:
+            self.is_stale, self.problem = True, reason_of(problem)
+            LOG.error("What was written to %s could not be completed", self.store.path, exc_info=problem)
+            traceback.clear_frames(problem.__traceback__)
+            return Uncertain(f"{self.store.path}: the events are written, but then it failed: {self.problem}")
         if isinstance(problem, InvalidArgument | WrongClock):  # nothing was done
             return problem
         if not (self.store.shared and isinstance(problem, Unavailable)):  # those abandon what they have begun
@@ -305,7 +313,7 @@ class LiveState:
         if not isinstance(problem, MemoryError):
             return problem
         LOG.error("There is too little memory", exc_info=problem)
-        kind = Uncertain if may_be_written else Unavailable
+        kind = Uncertain if begun else Unavailable
         return kind(f"{self.store.path} cannot be served: {self.problem}")
 
     def take_snapshots(self, least: int | None = None) -> None:
@@ -359,5 +367,5 @@ def unknown_experiment(name: Any, known: Iterable[str]) -> RequestError:
 def reason_of(problem: BaseException) -> str:
     """Return why something failed, in a line; with the type of an error that is not this package's own."""
     if isinstance(problem, OSError | Mismatch):
-        return str(problem)
-    return f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].rstrip(": ")
+        return encodable(str(problem))
+    return encodable(f"{type(problem).__name__}: {problem}"[:LONGEST_REASON]).rstrip(": ")

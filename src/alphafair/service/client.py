@@ -547,7 +547,7 @@ def _is_temporary(reply: Reply, request: HttpRequest) -> bool:
 def _retry_after(reply: Reply) -> float:
     """The seconds to wait that a reply asks for: a number, or a date by the sender's clock."""
     asked = reply.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d+(\.\d+)?", asked):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", asked):
         return float(asked)
     until = _timestamp(asked)
     if until is None:
@@ -759,7 +759,7 @@ def _replaced_at_the_end(path: Path) -> Iterator[BinaryIO]:
 
 # batches: any number of items, in requests of a size that the service accepts
 
-_LOCATION = re.compile(r"items\[(\d+)\]\.?(.*)")
+_LOCATION = re.compile(r"items\[([0-9]+)\]\.?(.*)")
 
 
 def _item(fields: Callable[..., Mapping[str, Any]], *values: Any) -> bytes | ServiceError:

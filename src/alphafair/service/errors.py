@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
+from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain, encodable
 from alphafair.service.messages import ErrorAnswer, Problem
 
 STATUSES = {  # by error code; every other code of a request that was understood has 422
@@ -55,7 +55,9 @@ class Failure(Exception):
 
 
 def _cut(text: str | None) -> str | None:
-    return text if text is None or len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
+    if text is None:
+        return None
+    return encodable(text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…")
 
 
 def status_of(code: str) -> int:

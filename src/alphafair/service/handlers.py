@@ -12,7 +12,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -29,9 +28,9 @@ from alphafair.engine import (
     RequestError,
     Reward,
     Status,
-    Unavailable,
     Uncertain,
 )
+from alphafair.engine.dates import date_of
 from alphafair.errors import InvalidArgument
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
@@ -175,7 +174,7 @@ async def experiments(service: Service, request: Request) -> Experiments:
 
 
 async def experiment(service: Service, request: Request, name: str) -> ExperimentAnswer:
-    return await asyncio.to_thread(_described, service.engine, name)
+    return await asyncio.to_thread(_described, service, name)
 
 
 async def change(service: Service, request: Request, name: str, body: Change) -> ExperimentAnswer:
@@ -219,8 +218,8 @@ async def _change(service: Service, request: Request, name: str, act: Callable[[
         with service.engine.acting_as(author):
             act()
         try:
-            return _described(service.engine, name)
-        except (Unavailable, MemoryError) as problem:
+            return _described(service, name)
+        except Exception as problem:
             raise Uncertain(f"The change was made, but its result cannot be read: {problem}") from problem
 
     return await service.writer.run(work)
@@ -233,8 +232,8 @@ def _attachment(name: str, format: str) -> str:
     return f'attachment; filename="{plain}.{format}"{exact}'
 
 
-def _described(engine: Engine, name: str) -> ExperimentAnswer:
-    return described(engine.experiment(name))
+def _described(service: Service, name: str) -> ExperimentAnswer:
+    return service.descriptions.of(name, "state", lambda name: described(service.engine.experiment(name)))
 
 
 def described(status: Status) -> ExperimentAnswer:
@@ -339,23 +338,19 @@ def _created(token: str) -> CreatedKey:
 
 
 def _shown(key: Key) -> KeyAnswer:
-    created, expires, revoked = map(_datetime, (key.created_at, key.expires_at, key.revoked_at))
+    expires, revoked = (None if at is None else date_of(at) for at in (key.expires_at, key.revoked_at))
     return KeyAnswer(
         id=key.id,
         name=key.name,
         role=key.role,  # type: ignore[arg-type]
         experiments=None if key.experiments is None else list(key.experiments),
         valid=key.valid_at(time.time_ns() // 1000),
-        created_at=created,  # type: ignore[arg-type]
+        created_at=date_of(key.created_at),
         created_by=key.created_by,
         expires_at=expires,
         revoked_at=revoked,
         revoked_by=key.revoked_by,
     )
-
-
-def _datetime(at: int | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at / 1e6, UTC)
 
 
 # the service itself

@@ -191,7 +191,7 @@ class Keyring:
 
         def work_and_read() -> Result:
             result = work()
-            with suppress(Unavailable):  # the other thread reads again within a second
+            with suppress(Exception):  # the other thread reads again within a second
                 self.refresh()
             return result
 

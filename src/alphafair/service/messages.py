@@ -372,7 +372,7 @@ class Health(Struct):
 class Readiness(Struct, omit_defaults=True):
     """Whether decisions are made now. Callers with a key also get the reason and the state of the clock.
 
-    `unhealthy` maps experiments whose policies fail to the reason; the other experiments are served.
+    `unhealthy` maps experiments whose policies fail, or that cannot be described, to the reason; the others are served.
     """
 
     ready: bool

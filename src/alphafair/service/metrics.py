@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from alphafair.engine import Engine, Mismatch, Unavailable
+from alphafair.engine import Mismatch, Status, Unavailable
 from alphafair.service.connections import REASONS
 from alphafair.service.handlers import fairness
 from alphafair.service.keys import Caller
@@ -122,7 +122,7 @@ class Measures:
         help = "Seconds by which the clock is behind the last event."
         yield GaugeMetricFamily("alphafair_clock_behind_seconds", help, now.clock_behind_seconds)
         yield CounterMetricFamily("alphafair_position", "Events in the event log.", service.engine.position)
-        yield from _of_experiments(service.engine, caller)
+        yield from _of_experiments(service, caller)
 
 
 class _Page:
@@ -140,13 +140,25 @@ def _cumulative(bounds: Sequence[float], counts: Iterable[float]) -> list[tuple[
     return list(zip([*map(str, bounds), "+Inf"], itertools.accumulate(counts), strict=True))
 
 
-def _of_experiments(engine: Engine, caller: Caller) -> Iterator[Metric]:
-    """Metrics of experiments; none while the file cannot be read, which other metrics show."""
+def _of_experiments(service: Service, caller: Caller) -> Iterator[Metric]:
+    """Metrics of experiments; none while the file cannot be read, which other metrics show.
+
+    Of an experiment that cannot be described only that it is unhealthy.
+    """
+    engine = service.engine
+
+    def measured(name: str) -> tuple[Status, dict[str, float | None]]:
+        status = engine.experiment(name)
+        return status, fairness(status)
+
     try:
         n_erasures = engine.erasures_pending
-        found = [engine.experiment(name) for name in engine.experiments() if caller.sees(name)]
+        names = [name for name in engine.experiments() if caller.sees(name)]
+        by_name = service.descriptions.of_all(names, "metrics", measured)
     except (Mismatch, Unavailable):
         return
+    measures = [each for each in by_name.values() if each is not None]
+    found = [status for status, _ in measures]
     help = "Erasures whose bytes may still be in unused parts of the file."
     yield GaugeMetricFamily("alphafair_erasures_pending", help, n_erasures)
     for kind, field, help in (
@@ -169,9 +181,12 @@ def _of_experiments(engine: Engine, caller: Caller) -> Iterator[Metric]:
         if experiment.periods:
             periods.add_metric([experiment.name], experiment.periods[-1].number)
     yield periods
-    unhealthy = GaugeMetricFamily("alphafair_unhealthy", "1 while the policy fails.", labels=["experiment"])
-    for experiment in found:
-        unhealthy.add_metric([experiment.name], float(experiment.unhealthy is not None))
+    help = "1 while the policy fails, or the experiment cannot be described and has no other metrics."
+    unhealthy = GaugeMetricFamily("alphafair_unhealthy", help, labels=["experiment"])
+    problems = service.descriptions.problems
+    for name, each in by_name.items():
+        fails = each is None or each[0].unhealthy is not None or name in problems
+        unhealthy.add_metric([name], float(fails))
     yield unhealthy
     for field, help in (
         ("jain_index", "Jain's index of the accounts, divided by entitlements."),
@@ -179,8 +194,7 @@ def _of_experiments(engine: Engine, caller: Caller) -> Iterator[Metric]:
         ("welfare", "Welfare of the accounts: their power mean, which alpha maximizes."),
     ):
         gauge = GaugeMetricFamily(f"alphafair_{field}", help, labels=["experiment"])
-        for experiment in found:
-            value = fairness(experiment)[field]
-            if value is not None:
+        for experiment, values in measures:
+            if (value := values[field]) is not None:
                 gauge.add_metric([experiment.name], value)
         yield gauge

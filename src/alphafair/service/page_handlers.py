@@ -167,8 +167,8 @@ def _session(service: Service, caller: Caller | None, found: Session | None) -> 
 
 
 async def index(service: Service, request: Request) -> IndexAnswer:
-    found = await asyncio.to_thread(service.engine.overviews)
-    return visible(index_answer(service, found), caller_of(request).experiments)
+    found = await asyncio.to_thread(index_answer, service)
+    return visible(found, caller_of(request).experiments)
 
 
 async def keys(service: Service, request: Request) -> Keys:

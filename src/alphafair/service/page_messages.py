@@ -140,6 +140,7 @@ class IndexAnswer(Struct):
     position: int  # of the event log
     items: list[IndexItem]  # in the order of creation
     marks: list[Mark]  # of the service: starting, not_ready, slow_disk, node_behind
+    left_out: list[str] = []  # experiments that cannot be described; /ready has the reasons
 
 
 # one experiment

@@ -22,13 +22,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from alphafair.engine import Engine
+from alphafair.engine import Engine, Uncertain
 from alphafair.engine.addresses import Address
 from alphafair.engine.jobs import WhatIfJob
 from alphafair.service import page_handlers, routes
 from alphafair.service.access import Access
 from alphafair.service.calculations import Calculations
 from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts, is_host
+from alphafair.service.descriptions import Descriptions
 from alphafair.service.errors import as_failure, failure, http_failure, unknown_method
 from alphafair.service.exports import Exports
 from alphafair.service.keys import Keyring, Role
@@ -39,6 +40,7 @@ from alphafair.service.openapi import Documents
 from alphafair.service.page_files import PageFiles
 from alphafair.service.precompile import kinds_in_use, precompile
 from alphafair.service.routes import Methods, Route
+from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shared import SharedAnswers
 from alphafair.service.watchers import Watchers
 from alphafair.service.writer import Writer
@@ -106,6 +108,7 @@ class Service:
         self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)
         self.documents, self.files, self.root_path = Documents(root_path), PageFiles(root_path), root_path
         self.watchers, self.calculations, self.shared = Watchers(self), Calculations(), SharedAnswers()
+        self.descriptions = Descriptions()
         self.curves: dict[WhatIfJob, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
         self._lines, self._fault_lines = LimitedLines(self.measures.left_out), LimitedLines(self.measures.left_out)
@@ -189,7 +192,7 @@ class Service:
             if isinstance(answer, Response):
                 return answer
             form = JSON_FORMS.get(type(answer))
-            return Response(route.status, self.encode(answer if form is None else form(*answer)))
+            return Response(route.status, self._encoded(route, answer if form is None else form(*answer)))
         except Exception as problem:
             request.problem = problem
             failed = as_failure(problem, repeatable=request.route is None or request.route.repeatable)
@@ -200,6 +203,15 @@ class Service:
                 return page_handlers.shell(self, request, failed.status)  # the page says which role is needed
             headers = {name.encode(): value.encode() for name, value in failed.headers.items()}
             return Response(failed.status, self.encode(failed.answer), headers)
+
+    def _encoded(self, route: Route, answer: Any) -> bytes:
+        try:
+            return self.encode(answer)
+        except Exception as problem:
+            if route.method in SAFE_METHODS:
+                raise
+            log(logging.ERROR, "an answer cannot be encoded", exc_info=problem, route=route.path)
+            raise Uncertain(f"The request was carried out, but its answer cannot be written: {problem}") from problem
 
     def _to_sign_in(self, request: Request) -> Response:
         """Send a stranger to the page where a key can be entered, and from there back."""
@@ -237,7 +249,8 @@ class Service:
         silent = time.monotonic() - self._looked
         if reason is None and self.engine.is_shared and silent > SILENT:
             reason = f"The database has not answered for {silent:.0f} seconds."
-        return Readiness(reason is None, reason, behind, health["unhealthy"])
+        unhealthy = self.descriptions.problems | health["unhealthy"]
+        return Readiness(reason is None, reason, behind, unhealthy)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

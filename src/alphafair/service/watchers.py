@@ -21,7 +21,7 @@ from alphafair.service import page_views
 from alphafair.service.errors import Failure, as_failure, failure
 from alphafair.service.logs import log
 from alphafair.service.marks import marks_of_service
-from alphafair.service.page_messages import IndexAnswer, event
+from alphafair.service.page_messages import IndexAnswer, IndexItem, event
 
 if TYPE_CHECKING:
     from alphafair.service.keys import Caller
@@ -122,7 +122,7 @@ class Topic:
 
     def _of_all(self) -> Message:
         service = self._service
-        answer = index_answer(service, service.engine.overviews())
+        answer = index_answer(service)
 
         def make(seen: frozenset[str] | None) -> bytes:
             return service.encode(visible(answer, seen))
@@ -229,15 +229,23 @@ class Watchers:
             await topic.close()
 
 
-def index_answer(service: Service, found: list[Overview]) -> IndexAnswer:
+def index_answer(service: Service) -> IndexAnswer:
     """All experiments at a glance, whoever asks."""
-    health = service.engine.health(probe=False)
+    engine = service.engine
+
+    def item(name: str) -> IndexItem:
+        return page_views.index_item(engine.overview(name, changes=False))
+
+    found = service.descriptions.of_all(engine.experiments(), "overview", item)
+    health = engine.health(probe=False)
     marks = marks_of_service(service.readiness(), service.measures.commit_seconds, compiled=service.compiled)
-    items = [page_views.index_item(each) for each in found]
-    return IndexAnswer(time.time(), health["position"], items, marks)
+    items = [each for each in found.values() if each is not None]
+    left_out = [name for name, each in found.items() if each is None]
+    return IndexAnswer(time.time(), health["position"], items, marks, left_out)
 
 
 def visible(answer: IndexAnswer, seen: frozenset[str] | None) -> IndexAnswer:
     """The part of the answer about some experiments; None: all."""
     items = [each for each in answer.items if seen is None or each.name in seen]
-    return IndexAnswer(answer.at, answer.position, items, answer.marks)
+    left_out = [name for name in answer.left_out if seen is None or name in seen]
+    return IndexAnswer(answer.at, answer.position, items, answer.marks, left_out)

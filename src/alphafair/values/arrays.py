@@ -36,7 +36,7 @@ def positions(*names: Any) -> Any:
     widths: dict[str, int] = {}
     for name in names:
         if isinstance(name, str):
-            matched = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
+            matched = re.fullmatch(r"(\w+)(?:\[([0-9]+)\])?", name)
             assert matched is not None, f"{name!r} is neither a name nor name[width]"
             added = {matched[1]: int(matched[2] or 1)}
         else:

@@ -46,9 +46,9 @@ export async function show(content) {
 
   function draw(answer) {
     const { items } = answer;
-    renew(marks, h("div", { class: "notices" }, answer.marks.map(notice)));
+    renew(marks, h("div", { class: "notices" }, [...answer.marks, ...answer.left_out.map(leftOut)].map(notice)));
     head.hidden = grid.hidden = items.length === 0;
-    nothing.hidden = items.length > 0;
+    nothing.hidden = items.length + answer.left_out.length > 0;
     filterBox.hidden = items.length <= FEW && filter.value === "";
     const busy = items.reduce((sum, each) => sum + each.decisions_per_second, 0);
     const troubled = items.filter((each) => severity(each) > 0).length;
@@ -102,6 +102,12 @@ export async function show(content) {
 
 const SEVERITIES = ["info", "warning", "critical"];
 const severity = (item) => Math.max(0, ...item.marks.map((mark) => SEVERITIES.indexOf(mark.severity)));
+
+const leftOut = (name) => ({
+  code: "left_out",
+  severity: "critical",
+  sentence: `${name} cannot be shown here. It may work nevertheless: /ready has the reason, and the log of the service more.`,
+});
 
 /** The card of an experiment: its element, and a function that shows new numbers in it. */
 function experimentCard(name) {
