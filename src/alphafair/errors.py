@@ -75,9 +75,10 @@ class Unavailable(OSError):
 
 
 class Uncertain(Unavailable):
-    """The database was lost while it was written to: whether the request was carried out is unknown.
+    """It is unknown whether a request was carried out, or known that it was, and something failed afterwards.
 
-    A decision, a reward or an activation may be sent again with the same id, and counts once.
+    The database was lost while it was written to, for example. A decision, a reward or an activation may be sent again
+    with the same id, and counts once.
     """
 
 
