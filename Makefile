@@ -33,7 +33,7 @@ check: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(VENV)/installed-test
+test: $(VENV)/installed-test $(VENV)/installed-generators
 	$(BIN)/python -m tests.kernels
 	$(PYTEST)
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not compiled" $(INTERPRETED) \
@@ -74,6 +74,17 @@ $(VENV)/bin/python:
 # What an extra of pyproject.toml installs: lab, service, test or bench.
 $(VENV)/installed-%: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[$*]"
+	touch $@
+
+# What generates clients from OpenAPI, for a test: apart, because it needs an older typer than the command line has.
+GENERATORS := $(VENV)/generators
+
+$(VENV)/installed-generators: | $(VENV)/bin/python
+	$(PYTHON) -m venv $(GENERATORS)
+	$(GENERATORS)/bin/python -m pip install --disable-pip-version-check --quiet \
+		datamodel-code-generator==0.89.0 openapi-python-client==0.29.1
+	if command -v npm > /dev/null; then npm install --prefix $(GENERATORS) --ignore-scripts --no-audit --no-fund --silent \
+		openapi-typescript@7.13.0 typescript@5.9.3; fi
 	touch $@
 
 $(VENV)/installed-lock: pyproject.toml | $(VENV)/bin/python

@@ -65,7 +65,16 @@ def message_types() -> list[type]:
 def schemas() -> dict[str, Any]:
     """The JSON schemas of all messages by name."""
     _, found = msgspec.json.schema_components(message_types(), ref_template=f"{PREFIX}{{name}}")
-    return found
+    return {name: _without_false(schema) for name, schema in found.items()}
+
+
+def _without_false(schema: Any) -> Any:
+    """The schema of a tuple has its length, and says besides that no more items follow: generators stumble over that."""
+    if isinstance(schema, list):
+        return [_without_false(each) for each in schema]
+    if isinstance(schema, dict):
+        return {key: _without_false(value) for key, value in schema.items() if (key, value) != ("items", False)}
+    return schema
 
 
 def openapi(root_path: str = "") -> dict[str, Any]:
