@@ -11,7 +11,8 @@ INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversa
 # The tests that take longest; `make check` leaves them out.
 LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms browser conformance docs drill \
 	edges_evaluation edges_policies engine_copies engine_crashes engine_expiry engine_faults engine_memory engine_model \
-	evaluation evaluation_available experiments features frontier full_disk fuzz_http fuzz_settings grouped report results \
+	evaluation evaluation_available experiments features frontier full_disk fuzz_http fuzz_settings grouped redraws \
+	report results \
 	service_access service_connections service_limits service_process service_schema start))
 
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile

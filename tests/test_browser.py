@@ -758,15 +758,17 @@ def test_a_keyboard_is_enough(browser: Any, full: Running) -> None:
         expect(page.locator("#fairness table")).to_be_visible()
 
 
-def test_what_is_read_stays_while_decisions_flow(browser: Any, shop: Running) -> None:
+def test_what_is_read_stays_while_decisions_flow(browser: Any, tmp_path: Path) -> None:
     """A moment that is read with the keyboard, and a table that is open, stay in place when new numbers arrive."""
     from playwright.sync_api import expect
 
-    shop.engine.create("home", arms=ARMS)
-    use(shop.engine, "home", ["books"], 40)
-    time.sleep(1.1)
-    use(shop.engine, "home", ["books"], 40, seed=1)
-    with watched(browser, shop.url) as page:
+    path, clock = tmp_path / "shop.db", Clock(60.0)
+    engine = Engine(SqliteStore(path), seed=0, clock=clock)
+    engine.create("home", arms=ARMS)
+    use(engine, "home", ["books"], 40)
+    clock.advance(2.0)
+    use(engine, "home", ["books"], 40, seed=1)
+    with running(path, engine=engine) as shop, watched(browser, shop.url) as page:
         page.goto("/experiments/home/live")
         page.locator("#shares-over-time summary").click()
         page.locator("#shares-over-time tbody td").first.evaluate("cell => (cell.kept = true)")
@@ -775,12 +777,13 @@ def test_what_is_read_stays_while_decisions_flow(browser: Any, shop: Running) ->
         page.locator("#shares-over-time .plot").focus()
         page.keyboard.press("Home")
         moment = page.locator("#shares-over-time .tip .when").first.inner_text()
-        time.sleep(1.1)
+        clock.advance(2.0)
         use(shop.engine, "home", ["books", "garden"], 60, seed=2)
         expect(figure(page, "decisions")).to_have_text("140")
         expect(page.locator("#shares-over-time .tip .when").first).to_have_text(moment)
         assert page.locator("#shares-over-time tbody td").first.evaluate("cell => cell.kept")
-        expect(page.locator("#heat-map tbody tr")).to_have_count(2)  # renewed after a few seconds
+        page.locator("#heat-map").scroll_into_view_if_needed()
+        expect(page.locator("#heat-map tbody tr")).to_have_count(2)  # renewed when it is seen, after a few seconds
         assert page.locator("#heat-map tbody tr").first.evaluate("row => row.kept")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hmac
 import json
@@ -630,6 +631,29 @@ def test_many_watchers_share_one_look(shop: Running, monkeypatch: pytest.MonkeyP
     for stream, client in zip(streams, clients, strict=True):
         stream.__exit__(None, None, None)
         client.close()
+
+
+def test_a_message_is_followed_by_a_longer_pause(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watchers.EVERY < watchers.PACE <= 1.0  # a page shows what happens within a second
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def recorded(seconds: float) -> None:
+        if seconds in (0.011, 0.012):
+            pauses.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", recorded)
+    monkeypatch.setattr(watchers, "EVERY", 0.011)
+    monkeypatch.setattr(watchers, "PACE", 0.012)
+    monkeypatch.setattr(watchers, "IDLE", 3600.0)
+    with watching(shop, "/experiments/home/events") as answer:
+        events = Events(answer)
+        for n_messages in (1, 2, 3):
+            events.next()
+            expected = n_messages, [0.011]
+            wait_for(lambda: (pauses.count(0.012), pauses[-1:]), expected.__eq__, 20.0)
+            shop.engine.decide("home", "v")
 
 
 def test_only_so_many_may_watch(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """Server-sent events: what browsers that watch are told, computed once for all of them.
 
-A `Topic` is all experiments, or one of them. While anybody watches, it is looked at a few times per second. If events
-were written, or some seconds have passed, one message is made for all watchers. A watcher that has seen the message
-before gets what has changed, any other one gets the whole state. So nothing is queued for slow readers, and a reader
-that reconnects misses nothing.
+A `Topic` is all experiments, or one of them. While anybody watches, it is looked at twice per second, but not within a
+second after a message. If events were written, or some seconds have passed, one message is made for all watchers. A
+watcher that has seen the message before gets what has changed, any other one gets the whole state. So nothing is queued
+for slow readers, and a reader that reconnects misses nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from alphafair.service.keys import Caller
     from alphafair.service.service import Service
 
-EVERY: Final = 0.5  # seconds between two looks at a topic
+EVERY: Final = 0.5  # seconds from a look that found nothing to the next one
+PACE: Final = 1.0  # seconds from a message to the next look: a browser redraws its page for every message
 IDLE: Final = 5.0  # seconds after which the state is sent again although nothing was written: rates and marks change
 HEARTBEAT: Final = 10.0  # seconds of silence after which a comment is sent
 MAX_WATCHERS: Final = 200
@@ -92,10 +93,12 @@ class Topic:
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
         while self.n_watchers:
+            pause = EVERY
             try:
                 message = await asyncio.to_thread(self._made, loop.time() - self._sent_at >= IDLE)
                 self.failure = None
                 if message is not None:
+                    pause = PACE
                     self._sent_at, self._last = loop.time(), message.overview
                     async with self.changed:
                         self.latest = message
@@ -104,7 +107,7 @@ class Topic:
                 before, self.failure = self.failure, as_failure(problem)
                 if self.failure.status == 500 and before is None:
                     log(logging.ERROR, "watching failed", exc_info=problem)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(pause)
         self._task = self.latest = self._last = None
 
     def _made(self, even_if_unchanged: bool) -> Message | None:

@@ -74,7 +74,7 @@ export function delays() {
     last = live;
     const count = live.delays.counts.reduce((sum, each) => sum + each, 0);
     renew(body, delayBars(live.delays, live.experiment.reward_wait));
-    put(
+    renew(
       figures,
       count > 0 && [
         [h("dt", {}, "Half arrive within"), h("dd", {}, duration(quantile(live.delays, 0.5)))],
@@ -110,7 +110,7 @@ export function guarantee() {
   const body = h("div", { class: "fields" });
   function draw({ certificate, experiment }) {
     if (certificate) {
-      put(
+      renew(
         body,
         certificate.welfare_ratio !== null &&
           h(
@@ -130,7 +130,7 @@ export function guarantee() {
         experiment.feedback === "bandit"
           ? "With bandit feedback the guarantee is a bound on the average over the policy’s draws. It does not bound a single run, so there is no certificate for this one."
           : `The policy ${experiment.policy} proves no bound for a single run.`;
-      put(body, h("p", { class: "muted" }, text));
+      renew(body, h("p", { class: "muted" }, text));
     }
   }
   return {
@@ -150,31 +150,30 @@ export function history() {
   const more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => ((all = true), draw(last)) });
   let all = false;
   let last = null;
-  let drawn = -1;
+  let drawn = -1; // changes in the list
   function draw(live) {
     last = live;
     const newest = [...live.changes].reverse();
-    if (drawn !== live.changes.length || all) {
+    const shown = newest.slice(0, all ? undefined : 8);
+    if (drawn !== live.changes.length || list.children.length !== shown.length) {
       drawn = live.changes.length;
       put(
         list,
-        newest
-          .slice(0, all ? undefined : 8)
-          .map((each) =>
+        shown.map((each) =>
+          h(
+            "li",
+            { data: { kind: each.kind, position: each.position } },
+            h("span", { class: "what" }, changeText(each)),
+            h("time", { datetime: each.at, title: fullTime(each.at) }, time(each.at)),
             h(
-              "li",
-              { data: { kind: each.kind, position: each.position } },
-              h("span", { class: "what" }, changeText(each)),
-              h("time", { datetime: each.at, title: fullTime(each.at) }, time(each.at)),
-              h(
-                "span",
-                { class: "by" },
-                each.by ? ["by ", label(each.by)] : "author not recorded",
-                ` · position ${integer(each.position)} `,
-                rollBackButton(() => last, each.position),
-              ),
+              "span",
+              { class: "by" },
+              each.by ? ["by ", label(each.by)] : "author not recorded",
+              ` · position ${integer(each.position)} `,
+              rollBackButton(() => last, each.position),
             ),
           ),
+        ),
       );
     }
     more.hidden = all || newest.length <= 8;

@@ -1,7 +1,7 @@
 // Cards of one experiment with charts over time: fairness, reward and traffic, shares.
 
 import { card, legend, lines, segments, sinceChoice } from "./charts.js";
-import { h, put, setText } from "./dom.js";
+import { h, renew, setText } from "./dom.js";
 import { compact, duration, fixed, integer, number, percent, plain, plural } from "./format.js";
 import { cumulativeShares, entitledAt, held, movingMean, reach, times, upToNow } from "./series.js";
 
@@ -117,7 +117,7 @@ export function earnings() {
       ];
       chart.draw(named, any ? x : [], any ? [mean, raw] : [[], []], live.changes);
       chart.describe(any ? `Mean reward of late ${number(mean.findLast((each) => each !== null))}.` : "No data yet.");
-      put(key, any && legend(named));
+      renew(key, any && legend(named));
     } else {
       const perSecond = (column) =>
         upToNow(
@@ -137,7 +137,7 @@ export function earnings() {
         live.changes,
       );
       chart.describe(`${integer(series.decisions.at(-1) ?? 0)} decisions in the last ${duration(series.width)}.`);
-      put(key, legend(named));
+      renew(key, legend(named));
     }
   }
   const element = card(
@@ -223,7 +223,7 @@ export function sharesOverTime() {
         : `${shares.length} lines.`,
     );
     const grey = shares.length - [...colours.keys()].length;
-    put(
+    renew(
       key,
       from >= 0 &&
         legend([

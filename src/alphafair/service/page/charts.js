@@ -3,6 +3,7 @@
 import uPlot from "./vendor/uplot/uPlot.esm.js";
 import { announce, h, label, put, renew, s, table } from "./dom.js";
 import { change as changeText, duration, fullTime, plain, seconds, time } from "./format.js";
+import { whenSeen } from "./redraws.js";
 
 // colours
 
@@ -164,6 +165,8 @@ export function lines(options) {
   const numbers = asTable(() => numbersOf());
   let chart = null;
   let specification = [];
+  let shown = null; // what was last drawn, as JSON
+  let painted = null; // the specification that the chart was built from, as JSON
   let data = [[]];
   let changes = [];
   let letters = 0; // their size when the chart was built
@@ -343,6 +346,13 @@ export function lines(options) {
       chart.setSize({ width: plot.clientWidth, height: plot.clientHeight });
   }).observe(plot);
 
+  const paint = whenSeen(plot, () => {
+    const lines = JSON.stringify(specification);
+    if (chart && lines === painted) chart.setData(data);
+    else build();
+    painted = lines;
+  });
+
   /** Point at the moment that is read with the keyboard: new data must not move it. */
   function point() {
     if (pinned !== null && chart) chart.setCursor({ left: chart.valToPos(pinned, "x"), top: scaled(30) });
@@ -393,9 +403,11 @@ export function lines(options) {
     get chart() {
       return chart;
     },
-    /** Show columns of numbers. Lines may change: the chart is then built again. */
+    /** Show columns of numbers, if they differ from those shown. Lines may change: the chart is then built again. */
     draw(newLines, x, columns, newChanges = []) {
-      const same = chart && JSON.stringify(newLines) === JSON.stringify(specification);
+      const given = JSON.stringify([newLines, x, columns, newChanges]);
+      if (given === shown) return;
+      shown = given;
       specification = newLines;
       data = [x, ...columns];
       if (x.length === 1 && !linear) data = [[x[0] - 1, x[0]], ...columns.map((column) => [null, column[0]])]; // uPlot would show years
@@ -405,8 +417,7 @@ export function lines(options) {
         if (!nothing.isConnected) plot.append(nothing);
       } else {
         nothing.remove();
-        if (same) chart.setData(data);
-        else build();
+        paint();
         plot.dataset.last = columns.length ? String(columns[0].at(-1)) : "";
       }
       numbers.renew();

@@ -37,12 +37,11 @@ export function put(element, ...children) {
 }
 
 /**
- * Make the only child of an element look like `fresh`. Elements that are there already stay, with the place to which one
- * has scrolled, the focus and the selection; only what differs is changed. Not for elements with listeners.
+ * Make the children of an element look like these nodes. Those that are there already stay, with the place to which one has
+ * scrolled, the focus and the selection; only what differs is changed. Not for elements with listeners.
  */
-export function renew(element, fresh) {
-  if (element.children.length === 1) follow(element.firstElementChild, fresh);
-  else put(element, fresh);
+export function renew(element, ...children) {
+  followAll(element, flat(children));
 }
 
 function follow(old, fresh) {
@@ -57,9 +56,13 @@ function follow(old, fresh) {
     if (name === "style") old.style.cssText = fresh.style.cssText; // the attribute itself is refused by the policy
     else old.setAttribute(name, value);
   }
-  const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+  followAll(old, [...fresh.childNodes]);
+}
+
+function followAll(element, after) {
+  const before = [...element.childNodes];
   for (const extra of before.slice(after.length)) extra.remove();
-  after.forEach((each, k) => (k < before.length ? follow(before[k], each) : old.append(each)));
+  after.forEach((each, k) => (k < before.length ? follow(before[k], each) : element.append(each)));
 }
 
 /** Set a text only if it differs, so that selections and screen readers are left alone. */

@@ -4,6 +4,7 @@ import { explained, get, may, pageOf } from "./api.js";
 import { card } from "./charts.js";
 import { h, icon, label, put, renew, setText } from "./dom.js";
 import { compact, integer, percent } from "./format.js";
+import { paced, whenSeen } from "./redraws.js";
 
 const ROWS = matchMedia("(min-width: 110rem)").matches ? 20 : 12; // contexts at first; "more" adds as many again
 const COLUMNS = 30; // arms with a column of their own
@@ -34,8 +35,6 @@ export function heatMap(name, live, span) {
   let limit = ROWS;
   let timer = 0;
   let waiting = null;
-  let stamp = -Infinity;
-  let later = 0;
 
   input.addEventListener("input", () => {
     clearTimeout(timer);
@@ -44,8 +43,6 @@ export function heatMap(name, live, span) {
   });
 
   async function refresh() {
-    clearTimeout(later);
-    stamp = performance.now();
     if (!may("log")) {
       renew(
         holder,
@@ -138,11 +135,7 @@ export function heatMap(name, live, span) {
   return {
     element,
     refresh,
-    /** Ask again, now or once the last answer is old enough. */
-    renew() {
-      clearTimeout(later);
-      later = setTimeout(refresh, Math.max(0, stamp + OFTEN - performance.now()));
-    },
+    renew: whenSeen(element, paced(refresh, OFTEN)),
   };
 }
 

@@ -6,7 +6,7 @@ import { integer, number, percent } from "./format.js";
 
 const FEW = 12; // rows before "show all"
 
-/** A table of bars that keeps its rows, so that bars move instead of jumping. */
+/** A table of bars that keeps its rows, and changes only what differs. */
 export function sharesTable() {
   const body = h("tbody");
   const more = h("button", { type: "button", class: "quiet", onclick: () => ((all = !all), draw(...last)) });

@@ -6,6 +6,7 @@ import { sparkline } from "../charts.js";
 import { h, icon, label, put, renew, setText } from "../dom.js";
 import { ago, alpha, compact, duration, fixed, number, plural, rate } from "../format.js";
 import { connection, crumbs, notice } from "../frame.js";
+import { paced } from "../redraws.js";
 
 const FEW = 8; // experiments that need no filter
 
@@ -44,7 +45,7 @@ export async function show(content) {
   );
   const cards = new Map(); // by name; a card stays the same element, so that clicks and selections are not lost
 
-  function draw(answer) {
+  function draw() {
     const { items } = answer;
     renew(marks, h("div", { class: "notices" }, [...answer.marks, ...answer.left_out.map(leftOut)].map(notice)));
     head.hidden = grid.hidden = items.length === 0;
@@ -89,15 +90,17 @@ export async function show(content) {
     noMatch.hidden = cards.size === 0 || [...cards.values()].some(({ element }) => !element.hidden);
   }
 
-  const answer = await get(address("/index.json"));
-  draw(answer);
+  let answer = await get(address("/index.json"));
+  const later = paced(draw);
+  draw();
   put(content, head, marks, nothing, grid, noMatch);
   let isFirst = true;
+  const update = (found) => ((answer = found), later());
   const state = (found) => {
-    if (!isFirst || found.position >= answer.position) draw(found); // the first may be half a second old
+    if (!isFirst || found.position >= answer.position) update(found); // the first may be a second old
     isFirst = false;
   };
-  follow(address("/events"), { state, update: draw, status: connection });
+  follow(address("/events"), { state, update, status: connection });
 }
 
 const SEVERITIES = ["info", "warning", "critical"];

@@ -22,13 +22,13 @@ import {
 } from "../format.js";
 import { connection, crumbs, notice, tabs } from "../frame.js";
 import { heatMap } from "../heat_map.js";
+import { paced } from "../redraws.js";
 import { updated } from "../series.js";
 
 export async function show(content, name) {
   crumbs(name, null);
   let live = await get(pageOf(name, "live.json"));
   let colours = null;
-  let scheduled = 0;
 
   const heading = head(name, () => live);
   const marks = h("div", { class: "notices" });
@@ -46,7 +46,6 @@ export async function show(content, name) {
   );
 
   function draw() {
-    scheduled = 0;
     const labels = live.shares.map((each) => each.label);
     if (colours === null || (labels.length <= 8 && labels.length !== colours.size))
       colours = colourOf(
@@ -54,14 +53,14 @@ export async function show(content, name) {
         live.shares.map((each) => each.rewards ?? 0),
       );
     heading.draw(live);
-    renew(marks, h("div", {}, live.marks.map(notice)));
+    renew(marks, live.marks.map(notice));
     marks.hidden = live.marks.length === 0;
     figures.draw(live);
     for (const part of parts) part.draw(live, colours);
     heat.renew();
   }
 
-  const later = () => (scheduled ||= requestAnimationFrame(draw));
+  const later = paced(draw);
   draw();
   follow(pageOf(name, "events"), {
     state: (answer) => ((live = answer), later()),
@@ -78,7 +77,7 @@ function head(name, live) {
   return {
     element: h("div", { class: "view-head" }, h("div", { class: "titles" }, h("h1", {}, label(name)), facts), acts),
     draw({ experiment, last_event: last, at }) {
-      put(
+      renew(
         facts,
         experiment.paused
           ? h("span", { class: "chip warn" }, icon("pause"), "Paused")
