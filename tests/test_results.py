@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from alphafair.data.movielens import first_rows, ratings_stream
+from alphafair.errors import InvalidArgument
 from alphafair.lab import arena
 from alphafair.lab.reproduction import Data, measure_all
 from alphafair.lab.results import plain
 from alphafair.values import Stream
 from tests import naive_results
+from tests.made_up_results import made_up_results, value
 
 TOLERANCE = 1e-9  # sums in another order differ by 1e-13 of themselves, and so do the roots that both sides find
 
@@ -103,3 +105,11 @@ def test_differences_finds_every_difference() -> None:
         ({"a": [1.0, {"b": 2, "e": 5}], "c": {"d": None}}, "results/a/1/e is missing"),
     ):
         assert list(differences(found, wrong)) == [where]
+
+
+def test_a_contender_that_did_not_take_part_is_named() -> None:
+    run = value(made_up_results()).experiments.step
+    assert run.of("uniform").policy == "uniform"
+    for asked, named in ((("nobody",), "'nobody'"), (("uniform", "slates"), r"'uniform \(slates\)'")):
+        with pytest.raises(InvalidArgument, match=f"policy must be that of a contender; got {named}.*uniform"):
+            run.of(*asked)

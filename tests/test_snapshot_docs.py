@@ -40,7 +40,10 @@ def documented(kind: type[BasePolicy], feedback: str, alpha: float | None = 0.5)
     which = "alpha < 1" if alpha is None or alpha < 1 else "alpha from 1 on"
     titles = [", ".join([kind.__name__, *more]) for more in ([], [which], [f"{feedback} feedback", which])]
     titles.append(f"{kind.__name__}, {feedback} feedback")
-    section = next(sections[title] for title in titles if title in sections)
+    section = next((sections[title] for title in titles if title in sections), None)
+    assert section is not None, (
+        f"docs/snapshots.md has none of the sections {titles}: add one to docs/make_snapshots.py"
+    )
     rows = re.findall(r"^\| `(\w+)` \| \((.*?)\) \|", section, re.MULTILINE)
     return {name: shape(axes) for name, axes in rows}
 

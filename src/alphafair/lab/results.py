@@ -13,7 +13,7 @@ import numpy as np
 
 from alphafair import metrics
 from alphafair.errors import InvalidArgument
-from alphafair.formatting import json_alpha
+from alphafair.formatting import json_alpha, listed
 from alphafair.values import Interval, Matrix, Vector
 
 Floats = tuple[float, ...]
@@ -116,7 +116,12 @@ class OverTime(OnRatings):
 
     def of(self, policy: str, feedback: str | None = None) -> Outcome:
         """The contender with this policy, and with this feedback if given."""
-        return next(each for each in self.outcomes if each.policy == policy and feedback in (None, each.feedback))
+        for each in self.outcomes:
+            if each.policy == policy and feedback in (None, each.feedback):
+                return each
+        known = sorted({f"{each.policy} ({each.feedback})" for each in self.outcomes})
+        wanted = policy if feedback is None else f"{policy} ({feedback})"
+        raise InvalidArgument("policy", "that of a contender", wanted, f"The contenders are {listed(known)}.")
 
     def reward_per_arm(self, performance: float) -> float:
         """The reward of each arm if all arms had the same and scored this alpha-performance."""
