@@ -1,14 +1,14 @@
-"""A service for tests: the real one on a free port of this machine, in a thread."""
+"""A service for tests: the real one on a free port of this machine, in a thread. And waiting for other threads."""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -17,6 +17,26 @@ from alphafair.service.server import Server, bound_to_port
 from alphafair.service.service import Service
 
 ARMS = ["ada", "ben", "cyd"]
+Found = TypeVar("Found")
+
+
+def wait_for(read: Callable[[], Found], done: Callable[[Found], object] = bool, seconds: float = 60.0) -> Found:
+    """Read again and again until it is done; fails with what was read last."""
+    until = time.monotonic() + seconds
+    while not done(found := read()):
+        assert time.monotonic() < until, f"still {found!r} after {seconds:g} s"
+        time.sleep(0.02)
+    return found
+
+
+def wait_until_ready(http: httpx.Client) -> None:
+    wait_for(lambda: http.get("/ready").status_code, lambda status: status != 503)
+
+
+def listens(where: Path | tuple[str, int]) -> bool:
+    """Whether a socket accepts connections; httpx leaves its own open where a Unix socket refuses."""
+    with socket.socket(socket.AF_UNIX if isinstance(where, Path) else socket.AF_INET) as probe:
+        return probe.connect_ex(str(where) if isinstance(where, Path) else where) == 0
 
 
 class Running:
@@ -55,8 +75,8 @@ def running(
         while not server.started.wait(0.1):
             assert thread.is_alive()
         with (found := Running(service, sockets[0].getsockname()[1], server, thread)).http as http:
-            while ready and http.get("/ready").status_code == 503:
-                time.sleep(0.02)
+            if ready:
+                wait_until_ready(http)
             yield found
     finally:
         if thread.is_alive():

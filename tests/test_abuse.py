@@ -35,6 +35,7 @@ from alphafair.engine import Engine
 from alphafair.service import keys
 from alphafair.service.keys import ROLES
 from alphafair.service.routes import ROUTES
+from tests.serving import wait_for, wait_until_ready
 from tests.test_service_process import Process, serving
 
 pytestmark = pytest.mark.compiled
@@ -189,7 +190,7 @@ def test_endless_requests_do_not_affect_others(shop: Shop) -> None:
     most = 4 << 20  # that are read and dropped behind a refusal
     assert max(taken.values()) <= most + in_buffers(), taken
     assert shop.memory < memory + (64 << 20)
-    assert_soon(lambda: shop.n_files <= files + 8)
+    wait_for(lambda: shop.n_files <= files + 8)
 
 
 def test_slow_and_silent_clients_are_closed(shop: Shop) -> None:
@@ -214,7 +215,7 @@ def test_slow_and_silent_clients_are_closed(shop: Shop) -> None:
                 if start and not start.startswith(b"GET"):
                     with suppress(OSError):
                         connection.send(b"1")
-        assert_soon(lambda: shop.n_files <= files + 12)
+        wait_for(lambda: shop.n_files <= files + 12)
     shop.check(report)
 
 
@@ -232,7 +233,7 @@ def test_thousands_of_connections_do_not_affect_others(shop: Shop) -> None:
         time.sleep(1.0)
         assert shop.n_files <= files + 400
     shop.check(report)
-    assert_soon(lambda: shop.n_files <= files + 8)
+    wait_for(lambda: shop.n_files <= files + 8)
 
 
 def test_wrong_keys_and_rejected_requests_are_cheap(shop: Shop) -> None:
@@ -396,7 +397,7 @@ def test_with_few_file_descriptors_it_serves_and_recovers(tmp_path: Path) -> Non
             time.sleep(3.0)
         assert shop.process.popen.poll() is None
         with shop.http() as http:
-            assert_soon(lambda: http.get("/ready").status_code == 200)
+            wait_until_ready(http)
             assert http.post("/v1/experiments/home/decisions", json={"context": "afterwards"}).is_success
         assert {*report["decided"]} <= ids(shop.path)
         for line in shop.process.lines:
@@ -448,7 +449,7 @@ def test_without_memory_it_answers_503_and_loses_nothing(tmp_path: Path) -> None
         assert {*report["readiness"]} <= {200, 503}
         assert 503 in answered or (report["failures"], {*report["readiness"]}) == ([], {200})
         resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-        assert_soon(lambda: http.get("/ready").status_code == 200)
+        wait_until_ready(http)
         assert http.post("/v1/experiments/home/decisions", json={"context": "with memory"}).is_success
         assert shop.process.end() == 0
     with serving(shop.path), Engine.open(shop.path, read_only=True) as engine:
@@ -475,10 +476,3 @@ def ids(path: Path) -> set[str]:
     found = {id for (id,) in file.execute("select id from decision")}
     file.close()
     return found
-
-
-def assert_soon(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)

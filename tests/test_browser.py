@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
 from tests.browsers import Clock, chromium, faults, watched
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import live_state
 
 pytestmark = pytest.mark.compiled
@@ -97,12 +96,8 @@ def shop(tmp_path: Path) -> Iterator[Running]:
 
 def computed(shop: Running, name: str) -> dict[str, Any]:
     """The answer of what-if.json once it is computed, in a process that yields to everything else on the machine."""
-    end = time.monotonic() + 120.0
-    while (answer := shop.http.get(f"/experiments/{name}/what-if.json").json())["status"] == "computing":
-        assert time.monotonic() < end
-        time.sleep(0.2)
-    found: dict[str, Any] = answer
-    return found
+    path = f"/experiments/{name}/what-if.json"
+    return wait_for(lambda: shop.http.get(path).json(), lambda answer: answer["status"] != "computing", 120.0)
 
 
 def figure(page: Any, name: str) -> Any:

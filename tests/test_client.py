@@ -55,7 +55,7 @@ from tests.misbehaving import (
     reset,
     scripted,
 )
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import both_stores
 
 pytestmark = pytest.mark.compiled
@@ -734,8 +734,7 @@ def test_waiting_for_a_connection_ends_in_time() -> None:
         ThreadPoolExecutor(1) as thread,
     ):
         first = thread.submit(client.decide, "home", "v", timeout=1.0)
-        while not server.seen:
-            time.sleep(0.005)
+        wait_for(lambda: server.seen)
         with pytest.raises(ConnectionError, match="all 1 connections are in use"):
             client.decide("home", "v", timeout=0.2)
         assert isinstance(first.exception(), ConnectionError)
@@ -1169,8 +1168,7 @@ def test_a_call_in_progress_completes_after_close() -> None:
         client = Client(server.url)
         with ThreadPoolExecutor(1) as thread:
             call = thread.submit(client.decide, "home", "v", timeout=LONG)
-            while not server.seen:
-                time.sleep(0.001)
+            wait_for(lambda: server.seen)
             client.close()
             assert call.result() == DRAWN_
 

@@ -14,7 +14,7 @@ import pytest
 
 from alphafair.engine import Engine, Reward, Unavailable
 from alphafair.engine import clock as clocks
-from tests.serving import error, running, told
+from tests.serving import error, running, told, wait_for
 from tests.stores import both_stores, execute, live_state, open_store, sqlite_only
 
 pytestmark = both_stores
@@ -291,10 +291,7 @@ def test_a_service_after_a_jump(machine: Machine, path: Path, caplog: pytest.Log
         assert refused.status_code == 503
         assert REASON in error(refused)["message"]
         assert shop.http.get("/v1/experiments/home").status_code == 200
-        until = time.monotonic() + 30.0
-        while not (logged := [each for each in caplog.records if each.getMessage() == "not ready"]):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        logged = wait_for(lambda: [each for each in caplog.records if each.getMessage() == "not ready"])
         assert REASON in logged[0].fields["reason"]  # type: ignore[attr-defined]
         machine.jumps(-2 * HOUR)
         assert shop.http.get("/ready").status_code == 200

@@ -16,7 +16,7 @@ from alphafair.engine.migrations import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
 from alphafair.service.server import log_store
-from tests.serving import ARMS, running
+from tests.serving import ARMS, running, wait_until_ready
 from tests.test_service_process import refused, serving
 
 
@@ -121,10 +121,7 @@ def test_the_service_recovers_when_the_file_is_back(path: Path) -> None:
             assert "deleted or moved" in answer.json()["reason"]
             assert "alphafair_ready 0.0" in shop.http.get("/metrics").text
         path.with_name("moved.db").rename(path)
-        patience = time.monotonic() + 30.0
-        while shop.http.get("/ready").status_code == 503:
-            assert time.monotonic() < patience
-            time.sleep(0.05)
+        wait_until_ready(shop.http)
         assert shop.post("/home/decisions", {"context": "v"}).status_code == 200
         shop.engine.verify()
 

@@ -6,7 +6,6 @@ import gc
 import resource
 import subprocess
 import sys
-import time
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from alphafair.engine.steps import Batch
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
-from tests.serving import error, running
+from tests.serving import error, running, wait_for, wait_until_ready
 from tests.stores import both_stores, ledger_of, live_state
 
 pytestmark = both_stores
@@ -256,19 +255,12 @@ def test_a_failure_makes_it_unready_until_loading_works(engine: Engine, fault: s
                 engine.experiment("home")
         health = engine.health()
         assert (health["ready"], "MemoryError" in health["reason"]) == (False, True)
-    wait_until(lambda: engine.health()["ready"])
+    wait_for(lambda: engine.health()["ready"])
     assert engine.health()["unhealthy"] == {}
     assert engine.decide("home", "w", "second").context == "w"
     assert engine.reward("first", 0.5).outcome in ("applied", "repeated")
     assert engine.experiment("home").decisions == 2
     engine.verify()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30.0
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_loading_is_not_tried_with_every_request(engine: Engine) -> None:
@@ -387,7 +379,7 @@ def test_the_service_reports_the_failure_and_recovers(tmp_path: Path) -> None:
             assert "alphafair_not_ready{reason=" in metrics.text
             assert shop.post("/home/decisions", {"context": "a"}).status_code == 503
             assert shop.http.get("/v1/experiments/home").status_code == 503
-        wait_until(lambda: shop.http.get("/ready").status_code == 200)
+        wait_until_ready(shop.http)
         assert shop.post("/home/decisions", {"context": "a"}).status_code == 200
         assert 'alphafair_not_ready{reason=""} 0.0' in shop.http.get("/metrics").text
         engine.verify()

@@ -8,7 +8,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -29,6 +28,7 @@ from alphafair.executors import ProcessPool, connect
 from alphafair.lab import runner
 from alphafair.tasks import in_order, run_tasks
 from tests.clusters import local_cluster
+from tests.serving import wait_for
 
 KINDS = ("threads", "processes", "dask")
 
@@ -184,10 +184,7 @@ def test_workers_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
     pids = [int(pid) for pid in done.stdout.split()]
     assert pids, done.stderr
-    until = time.monotonic() + 60.0
-    while any(map(psutil.pid_exists, pids)):
-        assert time.monotonic() < until, "workers are left"
-        time.sleep(0.02)
+    wait_for(lambda: [pid for pid in pids if psutil.pid_exists(pid)], lambda left: not left)
 
 
 def test_other_code_on_a_worker_is_refused() -> None:

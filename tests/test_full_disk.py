@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -17,7 +16,7 @@ from alphafair import Engine
 from alphafair.engine import Decide, Outcome, Receipt, Reward, Unavailable
 from alphafair.engine.live import LiveState
 from tests.disks import WAYS, Disk, small_disk
-from tests.serving import running
+from tests.serving import running, wait_until_ready
 
 ARMS = ("ada", "ben")
 SIZES = (8_192, 65_536, 524_288, 3_145_728)  # bytes that are left
@@ -141,10 +140,7 @@ def test_the_service_is_never_ready_while_decisions_fail(disk: Disk, left: int) 
         assert lied == 0
         assert shop.post("/home/decisions", {"context": "v"}).status_code == 503  # nor are small ones taken
         disk.make_room(shop.engine)
-        patience = time.monotonic() + 30.0
-        while shop.http.get("/ready").status_code == 503:  # nobody sends anything meanwhile
-            assert time.monotonic() < patience
-            time.sleep(0.05)
+        wait_until_ready(shop.http)  # nobody sends anything meanwhile
         items = [{"context": f"visitor {id} {'x' * 100}", "id": id} for id in acknowledged]
         for first in range(0, len(items), 1_000):
             again = shop.post("/home/decisions/batch", {"items": items[first : first + 1_000]}).json()["items"]

@@ -19,7 +19,7 @@ from alphafair.engine import Engine, Unavailable
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.keys import ROLES, Keyring
-from tests.serving import ARMS, Running, error, running
+from tests.serving import ARMS, Running, error, running, wait_for
 from tests.stores import address_of, both_stores, execute, is_postgres
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -165,10 +165,7 @@ def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Runnin
     blocked.start()
     try:
         keys.revoke(path, id_of(token))
-        end = time.monotonic() + 10.0
-        while ask("GET", "/openapi.json").status_code != 401:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_for(lambda: ask("GET", "/openapi.json").status_code, lambda status: status == 401)
     finally:
         release.set()
         blocked.join()

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from tests import http_cases
 from tests.http_cases import CASES, Case
 from tests.misbehaving import Proxy, cutting
 from tests.postgres import Server
-from tests.serving import ARMS, Running, error, running
+from tests.serving import ARMS, Running, error, listens, running, wait_for
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "nodes"
 NAMES = [f"slot-{k}" for k in range(8)]
@@ -64,13 +64,8 @@ def in_front_of(nginx: str, ports: list[int], folder: Path, **seconds: str) -> I
     options = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
     proxy = subprocess.Popen([nginx, *options, "-g", "daemon off; user root;" if os.getuid() == 0 else "daemon off;"])
     try:
-        until = time.monotonic() + 30.0
-        while True:
-            assert proxy.poll() is None, (folder / "error.log").read_text()
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_for(lambda: proxy.poll() is not None or listens(("127.0.0.1", port)))
+        assert proxy.poll() is None, (folder / "error.log").read_text()
         yield f"http://127.0.0.1:{port}"
     finally:
         proxy.terminate()
@@ -340,10 +335,7 @@ def test_if_no_node_answers_it_is_503_with_a_time_to_wait(stand_ins: Any, fault:
             assert (answer.status_code, error(answer)["code"]) == (503, "no_answer")
             assert answer.headers["retry-after"] == "1"
     first.answer = second.answer = ok
-    until = time.monotonic() + 20.0
-    while http.post(DECISIONS).status_code == 503:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_for(lambda: http.post(DECISIONS).status_code, lambda status: status != 503)
     assert http.post(DECISIONS).status_code == 200
 
 

@@ -10,7 +10,7 @@ import posixpath
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +31,7 @@ from alphafair.service.page_files import PageFiles
 from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
-from tests.serving import ARMS, Running, error, running
+from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
 from tests.stores import both_stores, live_state, open_store
 
 pytestmark = both_stores
@@ -363,14 +363,6 @@ def test_every_state_of_a_decision_can_be_found(tmp_path: Path) -> None:
         assert get(shop, "/experiments/home/decision.json?id=activated")["activated_at"] == now[0]
 
 
-def wait_for(read: Callable[[], Any], done: Callable[[Any], bool], seconds: float = 120.0) -> Any:
-    until = time.monotonic() + seconds
-    while not done(found := read()):
-        assert time.monotonic() < until, found
-        time.sleep(0.05)
-    return found
-
-
 @pytest.mark.compiled
 def test_the_story_of_a_decision(shop: Running) -> None:
     play(shop.engine, "home", 20)
@@ -383,7 +375,7 @@ def test_the_story_of_a_decision(shop: Running) -> None:
     path = f"/experiments/home/decision.json?id={receipt.id}"
     first = get(shop, path)
     assert first["probabilities_status"] == "computing"
-    story = wait_for(lambda: get(shop, path), lambda found: found["probabilities_status"] != "computing")
+    story = wait_for(lambda: get(shop, path), lambda found: found["probabilities_status"] != "computing", 120.0)
     assert story["probabilities_status"] == "recomputed", story["probabilities_sentence"]
     assert [arm["arm"] for arm in story["arms"]] == ARMS
     assert [arm["probability"] for arm in story["arms"]] == before.tolist() == [1.0, 0.0, 0.0]
@@ -401,7 +393,7 @@ def test_the_story_of_a_decision(shop: Running) -> None:
     assert story["events_since"] == 2
     other = shop.engine.decide("home", "visitor 3").id
     path = f"/experiments/home/decision.json?id={other}"
-    story = wait_for(lambda: get(shop, path), lambda found: found["probabilities_status"] != "computing")
+    story = wait_for(lambda: get(shop, path), lambda found: found["probabilities_status"] != "computing", 120.0)
     assert story["probabilities_status"] == "recomputed"
     assert sum(arm["probability"] for arm in story["arms"]) == pytest.approx(1.0)
     assert error(shop.http.get("/experiments/home/decision.json?id=nobody"))["code"] == "unknown_decision"
@@ -454,7 +446,7 @@ def test_what_another_alpha_would_have_earned(shop: Running, monkeypatch: pytest
     play(shop.engine, "home", 300, contexts=2)
     path = "/experiments/home/what-if.json"
     assert get(shop, path)["status"] == "computing"
-    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing")
+    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing", 120.0)
     assert found["status"] == "ready", found["sentence"]
     curve, log = found["curve"], shop.engine.log("home")
     assert (curve["rounds"], found["rewards"]) == (log.n_rounds, 270)
@@ -471,7 +463,7 @@ def test_what_another_alpha_would_have_earned(shop: Running, monkeypatch: pytest
     assert get(shop, path)["curve"]["computed_at"] == computed  # it is not old enough to be computed again
     monkeypatch.setattr(page_handlers, "GROWN_SECONDS", 0.0)
     assert get(shop, path)["status"] == "computing"
-    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing")
+    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing", 120.0)
     assert found["curve"]["rounds"] == 360
     assert get(shop, path)["status"] == "ready"  # and not again before the log has grown
     assert get(shop, f"{path}?renew=true")["status"] == "computing"
@@ -481,7 +473,7 @@ def test_a_failed_calculation_is_reported(shop: Running, monkeypatch: pytest.Mon
     play(shop.engine, "home", 120)
     monkeypatch.setattr(calculations.sys, "executable", "/no/such/program")
     path = "/experiments/home/what-if.json"
-    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing")
+    found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing", 120.0)
     assert found["status"] == "failed"
     assert "no/such/program" in found["sentence"]
 
@@ -652,7 +644,7 @@ def test_a_message_is_followed_by_a_longer_pause(shop: Running, monkeypatch: pyt
         for n_messages in (1, 2, 3):
             events.next()
             expected = n_messages, [0.011]
-            wait_for(lambda: (pauses.count(0.012), pauses[-1:]), expected.__eq__, 20.0)
+            wait_for(lambda: (pauses.count(0.012), pauses[-1:]), expected.__eq__)
             shop.engine.decide("home", "v")
 
 
@@ -800,7 +792,7 @@ def test_a_session_ends_with_its_key(locked: tuple[Running, dict[str, str]]) -> 
     with signed_in(shop, tokens["log"]) as (client, _):
         assert client.get("/index.json").status_code == 200
         keys.revoke(shop.service.address, tokens["log"].split("_")[1])
-        wait_for(lambda: client.get("/index.json").status_code, lambda status: status == 401, 10.0)
+        wait_for(lambda: client.get("/index.json").status_code, lambda status: status == 401)
 
 
 def request_with(shop: Running, cookie: str, **headers: str) -> httpx.Response:
@@ -975,7 +967,7 @@ def test_without_keys_the_page_is_open_on_this_machine_only(shop: Running) -> No
 
 
 def test_a_service_that_compiles_is_starting(shop: Running) -> None:
-    wait_for(lambda: shop.http.get("/ready").status_code, lambda status: status == 200)
+    wait_until_ready(shop.http)
     shop.service.compiled = False
     (mark,) = get(shop, "/index.json")["marks"]
     assert (mark["code"], mark["severity"]) == ("starting", "info")

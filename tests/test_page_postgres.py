@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,10 +16,10 @@ from alphafair.engine.replay import Replay
 from alphafair.engine.summary import Summary
 from alphafair.service import keys
 from tests.postgres import Server
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import live_state
 from tests.test_engine_summary import assert_same
-from tests.test_page import Events, applied, get, signed_in, wait_for, watching
+from tests.test_page import Events, applied, get, signed_in, watching
 
 
 @pytest.fixture
@@ -119,12 +118,9 @@ def test_a_watcher_sees_what_another_process_writes(shop: Running, address: str)
 # a database that is away
 
 
-def status(shop: Running, expected: int, seconds: float = 15.0) -> dict[str, Any]:
+def status(shop: Running, expected: int) -> dict[str, Any]:
     """The answer of /ready once it has this status."""
-    until = time.monotonic() + seconds
-    while (answer := shop.http.get("/ready")).status_code != expected:
-        assert time.monotonic() < until, answer.text
-        time.sleep(0.05)
+    answer = wait_for(lambda: shop.http.get("/ready"), lambda answer: answer.status_code == expected)
     found: dict[str, Any] = answer.json()
     return found
 
@@ -161,7 +157,7 @@ def test_any_process_takes_the_session_of_another(address: str, shop: Running) -
         running(address, engine=Engine.open(address, seed=1)) as other,  # type: ignore[arg-type]
         httpx.Client(base_url=other.url) as there,
     ):
-        wait_for(lambda: shop.service.keyring.any_created, bool, 10.0)
+        wait_for(lambda: shop.service.keyring.any_created)
         with signed_in(shop, token) as (client, session):
             there.headers["cookie"] = cookie_of(client)
             assert there.get("/session.json").json() == session
@@ -170,7 +166,7 @@ def test_any_process_takes_the_session_of_another(address: str, shop: Running) -
             assert there.patch("/v1/experiments/home", json={"alpha": 0.5}, headers=csrf).status_code == 200
             assert there.get("/v1/experiments/home/log?format=csv").status_code == 200
             assert client.delete("/session", headers=csrf).status_code == 200
-            wait_for(lambda: status(there), lambda found: found == 401, 10.0)
+            wait_for(lambda: status(there), lambda found: found == 401)
         other.service.keyring._closed.set()  # reads no keys from now on
         other.service.keyring._thread.join()
         other.service.keyring._read_at = math.inf  # and nobody minds
@@ -186,7 +182,7 @@ def test_any_process_takes_the_session_of_another(address: str, shop: Running) -
             there.headers["cookie"] = cookie_of(client)
             assert (status(client), status(there)) == (200, 200)
             keys.revoke(address, token.split("_")[1])
-            wait_for(lambda: status(client), lambda found: found == 401, 10.0)
+            wait_for(lambda: status(client), lambda found: found == 401)
             other.service.keyring.refresh()
             assert status(there) == 401
 

@@ -18,8 +18,7 @@ from alphafair.lab import arena
 from alphafair.lab.reproduction import Data, measure_all
 from alphafair.lab.results import plain
 from alphafair.values import Stream
-from tests import naive_results
-from tests.made_up_results import made_up_results, value
+from tests import made_up_results, naive_results
 
 TOLERANCE = 1e-9  # sums in another order differ by 1e-13 of themselves, and so do the roots that both sides find
 
@@ -108,7 +107,7 @@ def test_differences_finds_every_difference() -> None:
 
 
 def test_a_contender_that_did_not_take_part_is_named() -> None:
-    run = value(made_up_results()).experiments.step
+    run = made_up_results.value(made_up_results.made_up_results()).experiments.step
     assert run.of("uniform").policy == "uniform"
     for asked, named in ((("nobody",), "'nobody'"), (("uniform", "slates"), r"'uniform \(slates\)'")):
         with pytest.raises(InvalidArgument, match=f"policy must be that of a contender; got {named}.*uniform"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from alphafair.service.client import Client, ServiceError
 from alphafair.service.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTES
 from alphafair.service.routes import ROUTES
 from alphafair.service.service import Limits
-from tests.serving import ARMS, Running, error, running
+from tests.serving import ARMS, Running, error, running, wait_until_ready
 from tests.stores import both_stores, ledger_of, open_store
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -526,8 +525,7 @@ def test_an_unwritable_file_answers_503_and_loses_nothing(tmp_path: Path, monkey
         assert ready.status_code == 503
         assert "disk is full" in ready.json()["reason"]
         monkeypatch.setattr(ledger, "append", append)
-        while shop.http.get("/ready").status_code == 503:  # found out by itself, without a request
-            time.sleep(0.01)
+        wait_until_ready(shop.http)  # found out by itself, without a request
         assert decide(shop, id="kept") == kept
         assert decide(shop, id="lost")["id"] == "lost"
         shop.engine.verify()

@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -27,7 +26,7 @@ from alphafair.service.keys import ROLES, Caller, Keyring
 from alphafair.service.messages import Response
 from alphafair.service.routes import PARAMETERS, ROUTES, find
 from alphafair.service.service import Limits, Service
-from tests.serving import ARMS, Running, error, running
+from tests.serving import ARMS, Running, error, running, wait_for
 from tests.stores import address_of, both_stores, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -305,14 +304,6 @@ def test_after_the_first_key_every_request_needs_one(tmp_path: Path) -> None:
 
 def statuses(shop: Running, token: str) -> Callable[[], int]:
     return lambda: shop.http.get("/v1/experiments", headers=bearer(token)).status_code
-
-
-def wait_for(happens: Callable[[], bool]) -> None:
-    """Within a second, it says; ten for a machine that has much to do."""
-    end = time.monotonic() + 10.0
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @sqlite_only("searches the bytes of the file")

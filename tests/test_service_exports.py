@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
@@ -25,7 +25,7 @@ from alphafair.engine import Decide, Reward, Unavailable, export
 from alphafair.service import exports, handlers
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import both_stores, live_state, sqlite_only
 
 pytestmark = both_stores
@@ -83,13 +83,6 @@ def fill(engine: Engine) -> None:
     engine.submit([Reward(id, 0.5) for id in ids[: N_DECISIONS // 2]])
 
 
-def until(condition: Callable[[], object]) -> None:
-    patience = time.monotonic() + 30.0
-    while not condition():
-        assert time.monotonic() < patience
-        time.sleep(0.01)
-
-
 def metric(shop: Running, name: str) -> float:
     (line,) = (line for line in shop.http.get("/metrics").text.splitlines() if line.startswith(f"{name} "))
     return float(line.split()[1])
@@ -105,7 +98,7 @@ def test_more_exports_than_the_limit_are_rejected(shop: Running, fake: type[Fake
     ]
     for client in clients:
         client.start()
-    until(lambda: metric(shop, "alphafair_exports") == exports.MAX_EXPORTS)
+    wait_for(lambda: metric(shop, "alphafair_exports") == exports.MAX_EXPORTS)
     refused = shop.http.get(LOG)
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "exports_busy"
@@ -116,9 +109,9 @@ def test_more_exports_than_the_limit_are_rejected(shop: Running, fake: type[Fake
     for client in clients:
         client.join()
     assert answers == ["one\ntwo\n"] * exports.MAX_EXPORTS
-    until(lambda: metric(shop, "alphafair_exports") == 0)
+    wait_for(lambda: metric(shop, "alphafair_exports") == 0)
     assert len(fake.made) == exports.MAX_EXPORTS
-    until(lambda: all(process.closed for process in fake.made))
+    wait_for(lambda: all(process.closed for process in fake.made))
     assert shop.http.get(LOG).status_code == 200
 
 
@@ -129,7 +122,7 @@ def test_a_client_that_does_not_read_loses_its_export(tmp_path: Path, fake: type
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", shop.port))
         slow.sendall(f"GET {LOG} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        until(lambda: fake.made and fake.made[0].closed)
+        wait_for(lambda: fake.made and fake.made[0].closed)
         assert fake.made[0].killed
         assert metric(shop, "alphafair_exports") == 0
         slow.settimeout(30.0)
@@ -150,7 +143,7 @@ def test_a_stalled_export_process_is_killed(
     answer = list[httpx.Response]()
     client = threading.Thread(target=lambda: answer.append(httpx.get(shop.url + LOG, timeout=30.0)))
     client.start()
-    until(lambda: fake.made and fake.made[0].killed)
+    wait_for(lambda: fake.made and fake.made[0].killed)
     assert metric(shop, "alphafair_exports") == 0
     assert metric(shop, "alphafair_exports_cut_total") == before + 1
     fake.gate.set()  # as the end of a killed process would
@@ -190,7 +183,7 @@ def test_an_export_has_a_time_limit(shop: Running, fake: type[FakeProcess], monk
     with pytest.raises(httpx.TransportError), httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
         for _ in answer.iter_raw():
             pass
-    until(lambda: metric(shop, "alphafair_exports") == 0)
+    wait_for(lambda: metric(shop, "alphafair_exports") == 0)
 
 
 def test_disconnecting_frees_the_place_of_an_export(shop: Running, fake: type[FakeProcess]) -> None:
@@ -198,8 +191,8 @@ def test_disconnecting_frees_the_place_of_an_export(shop: Running, fake: type[Fa
     for _ in range(exports.MAX_EXPORTS + 1):
         with httpx.stream("GET", shop.url + LOG, timeout=30.0) as answer:
             assert answer.status_code == 200
-        until(lambda: metric(shop, "alphafair_exports") == 0)
-    until(lambda: all(process.closed for process in fake.made))
+        wait_for(lambda: metric(shop, "alphafair_exports") == 0)
+    wait_for(lambda: all(process.closed for process in fake.made))
 
 
 def test_disconnecting_before_the_first_bytes_frees_the_place(shop: Running, fake: type[FakeProcess]) -> None:
@@ -207,9 +200,9 @@ def test_disconnecting_before_the_first_bytes_frees_the_place(shop: Running, fak
     fake.chunks = [b"one"] * 3
     with socket.create_connection(("127.0.0.1", shop.port)) as client:
         client.sendall(f"GET {LOG} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        until(lambda: fake.made)
+        wait_for(lambda: fake.made)
     fake.gate.set()
-    until(lambda: fake.made[0].closed and metric(shop, "alphafair_exports") == 0)
+    wait_for(lambda: fake.made[0].closed and metric(shop, "alphafair_exports") == 0)
 
 
 def test_a_failed_response_frees_the_place_of_its_export(
@@ -220,7 +213,7 @@ def test_a_failed_response_frees_the_place_of_its_export(
     monkeypatch.setattr(exports, "NOT_STARTED", 0.1)
     for _ in range(exports.MAX_EXPORTS + 1):
         assert shop.http.get(LOG).status_code == 500
-        until(lambda: fake.made[-1].closed and metric(shop, "alphafair_exports") == 0)
+        wait_for(lambda: fake.made[-1].closed and metric(shop, "alphafair_exports") == 0)
 
 
 @pytest.mark.parametrize("name", ["\u65e5\u672c", 'a"; b', "\u00e9t\u00e9"])
@@ -245,7 +238,7 @@ def test_a_failed_export_is_an_error_or_an_aborted_connection(shop: Running, fak
     fake.chunks = [b"half of", Unavailable("the disk is gone")]
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(shop.url + LOG, timeout=30.0)
-    until(lambda: metric(shop, "alphafair_exports") == 0)
+    wait_for(lambda: metric(shop, "alphafair_exports") == 0)
 
 
 # the real process

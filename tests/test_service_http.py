@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import both_stores
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -122,10 +122,8 @@ def test_a_client_that_disconnects_does_not_block_others(shop: Running) -> None:
     for k in range(5):
         with connected(shop) as connection:
             connection.sendall(request(DECISIONS, {"context": "v", "id": f"gone-{k}"}))
-    for _ in range(3000):
-        if shop.post("/home/rewards", {"id": "gone-4", "reward": 0.5}).status_code == 200:
-            break
-        time.sleep(0.01)
+    reward = {"id": "gone-4", "reward": 0.5}
+    wait_for(lambda: shop.post("/home/rewards", reward).status_code, lambda status: status == 200)
     assert shop.post("/home/decisions", {"context": "v", "id": "gone-0"}).status_code == 200
 
 

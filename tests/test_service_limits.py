@@ -20,7 +20,7 @@ import pytest
 from alphafair.service import openapi
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
-from tests.serving import ARMS, Running, running, told
+from tests.serving import ARMS, Running, running, told, wait_for
 from tests.stores import both_stores
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -379,7 +379,7 @@ def test_a_client_that_reads_no_answers_is_disconnected(quick: Running) -> None:
     before = closed["answer_timeout"]
     with connected(quick) as connection:
         pour(connection, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
-        assert wait_for(lambda: closed["answer_timeout"] == before + 1)
+        wait_for(lambda: closed["answer_timeout"] == before + 1)
 
 
 def test_a_client_that_reads_slowly_gets_every_answer(quick: Running) -> None:
@@ -393,14 +393,6 @@ def test_a_client_that_reads_slowly_gets_every_answer(quick: Running) -> None:
             for _ in range(n):
                 assert next(found)[0] == 200
                 time.sleep(0.01)
-
-
-def wait_for(happens: Callable[[], bool]) -> bool:
-    """Whether it does within half a minute."""
-    until = time.monotonic() + 30.0
-    while not happens() and time.monotonic() < until:
-        time.sleep(0.05)
-    return happens()
 
 
 # connections
@@ -419,14 +411,14 @@ def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
                 connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
             time.sleep(0.2)
             more = [stack.enter_context(connected(shop)) for _ in range(60)]
-            assert wait_for(lambda: len(shop.service.connections.open) <= 10 + 32)
+            wait_for(lambda: len(shop.service.connections.open) <= 10 + 32)
             for connection in more[:20]:
                 status, headers, body = answer(connection)
                 assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
                 assert json.loads(body)["error"]["code"] == "too_many_connections"
         for connection in busy:
             assert answer(connection)[0] == 200
-        assert wait_for(lambda: shop.service.measures.closed["too_many"] == 60)
+        wait_for(lambda: shop.service.measures.closed["too_many"] == 60)
 
 
 def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
@@ -436,7 +428,7 @@ def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
         held = [stack.enter_context(connected(shop)) for _ in range(10)]
         for connection in held[:5]:
             connection.sendall(HEAD)
-        assert wait_for(lambda: len(shop.service.connections._stalled) == 10)
+        wait_for(lambda: len(shop.service.connections._stalled) == 10)
         for _ in range(10):
             connection = stack.enter_context(connected(shop))
             connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')

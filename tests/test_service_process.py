@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from alphafair import POLICIES, Client, ServiceError
 from alphafair.engine import Engine
 from alphafair.service import keys
 from alphafair.service.server import GRACE
-from tests.serving import ARMS
+from tests.serving import ARMS, listens, wait_for, wait_until_ready
 from tests.stores import address_of, both_stores, sqlite_only
 
 pytestmark = [pytest.mark.compiled, both_stores]
@@ -52,15 +53,10 @@ class Process:
         with self.popen.stderr as lines:
             self.lines.extend(lines)
 
-    def wait_until_ready(self, http: httpx.Client) -> None:
-        while True:
-            assert self.popen.poll() is None, self.lines
-            try:
-                if http.get("/ready").status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.05)
+    def wait_until_ready(self, http: httpx.Client, where: Path | tuple[str, int]) -> None:
+        wait_for(lambda: self.popen.poll() is not None or listens(where))
+        assert self.popen.poll() is None, self.lines
+        wait_until_ready(http)
 
     def end(self, how: int = signal.SIGTERM) -> int:
         self.popen.send_signal(how)
@@ -79,7 +75,7 @@ def serving(
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
-            process.wait_until_ready(http)
+            process.wait_until_ready(http, ("127.0.0.1", port))
         yield process, f"http://127.0.0.1:{port}"
     finally:
         if process.popen.poll() is None:
@@ -176,8 +172,7 @@ def test_accepted_requests_are_answered_and_kept_at_shutdown(tmp_path: Path) -> 
         threads = [threading.Thread(target=visit, args=(k,)) for k in range(8)]
         for thread in threads:
             thread.start()
-        while len(answered) < 100:
-            time.sleep(0.01)
+        wait_for(lambda: len(answered) >= 100)
         assert process.end() == 0
         for thread in threads:
             thread.join()
@@ -232,10 +227,8 @@ def test_on_a_unix_socket(tmp_path: Path) -> None:
     where = tmp_path / "shop.sock"
     process = Process("--db", str(address_of(tmp_path / "shop.db")), "--unix-socket", str(where))
     try:
-        while not where.exists():
-            time.sleep(0.05)
         with httpx.Client(base_url="http://localhost", transport=httpx.HTTPTransport(uds=str(where))) as http:
-            process.wait_until_ready(http)
+            process.wait_until_ready(http, where)
         with Client("http://localhost", unix_socket=where) as client:
             client.create("home", arms=ARMS)
             assert client.decide("home", "visitor-7").arm in ARMS
@@ -243,6 +236,18 @@ def test_on_a_unix_socket(tmp_path: Path) -> None:
     finally:
         if process.popen.poll() is None:
             process.end(signal.SIGKILL)
+
+
+def test_waiting_for_a_unix_socket_leaves_none_open(tmp_path: Path) -> None:
+    """Its file is there before anybody listens."""
+    where = tmp_path / "shop.sock"
+    assert not listens(where)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(where))
+        assert not listens(where)
+        gc.collect()  # a socket that was left open is a warning, which is an error
+        server.listen()
+        assert listens(where)
 
 
 # limits
@@ -266,10 +271,7 @@ def test_connections_leave_files_for_the_database(tmp_path: Path) -> None:
             assert http.get("/v1/experiments/home/log?format=parquet").status_code == 200
             metrics = http.get("/metrics").text
             key = keys.create(path, "read", "you")
-            for _ in range(200):
-                if http.get("/v1/experiments").status_code == 401:
-                    break
-                time.sleep(0.05)
+            wait_for(lambda: http.get("/v1/experiments").status_code, lambda status: status == 401)
             assert http.get("/v1/experiments", headers={"authorization": f"Bearer {key}"}).status_code == 200
         for each in held:
             each.close()
