@@ -83,7 +83,7 @@ class Timeouts(NamedTuple):
     refused: float = 2.0  # to read why the connection is closed
 
 
-@lru_cache(1024)
+@lru_cache(32)  # few, because a value can be as long as a header
 def is_host(value: bytes) -> bool:
     """Whether a value is a host, perhaps with a port, as RFC 3986 writes them."""
     return _HOST.fullmatch(value) is not None

@@ -69,7 +69,7 @@ def schemas() -> dict[str, Any]:
 
 
 def _without_false(schema: Any) -> Any:
-    """The schema of a tuple has its length, and says besides that no more items follow: generators stumble over that."""
+    """A schema without `"items": false`, which generators refuse; a tuple has its length besides."""
     if isinstance(schema, list):
         return [_without_false(each) for each in schema]
     if isinstance(schema, dict):
