@@ -679,7 +679,7 @@ def test_the_context_column_cannot_be_an_arm(command: tuple[str, ...], tmp_path:
     (tmp_path / "t.csv").write_text("context,jazz\n0,1\n1,0\n")
     answer = run(*command, str(tmp_path / "t.csv"), "--output", str(tmp_path), "--arm", "context", "--arm", "jazz")
     assert answer.exit_code == 2
-    assert "arm_columns (--arm) must be other columns than the context and the time; got ['context']." in answer.stderr
+    assert "--arm must be other columns than the context and the time; got ['context']." in answer.stderr
 
 
 def test_a_total_that_is_negative_or_huge_is_named_in_its_place(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from alphafair import Engine
 from alphafair.cli import app
+from alphafair.errors import shown
 
 
 def run(*words: object) -> tuple[int, str]:
@@ -76,3 +77,33 @@ def test_a_wrong_path_is_one_line(tmp_path: Path) -> None:
         assert code == 2
         assert text.startswith("error: path must be an existing file")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["verify"], ["history", "-e", "home"], ["export", "-e", "home"], ["backup", "new.db"], ["copy", "new.db"]),
+        *(["restore", "new.db"], ["erase", "-e", "home", "--context", "a"]),
+        *(["keys", "list"], ["keys", "create", "--role", "read", "--name", "a"], ["keys", "revoke", "k"]),
+        ["keys", "rotate", "k"],
+    ],
+)
+def test_a_file_that_is_no_database_is_refused_with_a_repair(words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "ok.csv"
+    path.write_text("a,b\n1,2\n" * 100)
+    group = 2 if words[0] == "keys" else 1
+    file = ["--db", path] if words[0] == "keys" else [path]
+    rest = [tmp_path / word if word == "new.db" else word for word in words[group:]]
+    code, output = run(*words[:group], *file, *rest)
+    assert code == 2
+    assert f"must be a file that alphafair made; got {shown(str(path))}. Pass another file" in output
+    assert path.read_text() == "a,b\n1,2\n" * 100
+
+
+def test_names_in_the_history_cannot_control_the_terminal(file: Path) -> None:
+    with Engine.open(file) as engine, engine.acting_as("\x1b[2Jada\u202e"):
+        engine.pause("home")
+    code, output = run("history", file, "-e", "home")
+    assert code == 0
+    assert "\\x1b[2Jada\\u202e" in output
+    assert output.replace("\n", "").isprintable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def test_doctor_exits_with_1_if_rows_are_wrong(log_file: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["evaluate", "LOG"], "Pass the name of a column (context=, --context)"),
+        (["evaluate", "LOG"], "Pass the name of a column (--context)"),
         (["evaluate", "LOG", "--context", "who", "--policy", "alpha-fiar"], "Did you mean 'alpha-fair-bandit'"),
         (["evaluate", "LOG", "--context", "who", "--estimator", "magic"], "estimator must be one of"),
         (["evaluate", "LOG", "--context", "who", "--policy", "missing.csv"], "missing.csv must be a file"),
@@ -348,3 +349,65 @@ def test_frontier_runs_from_0_to_inf(log_file: Path, tmp_path: Path) -> None:
     assert "The welfare of the best fixed policy would have been at most" in " ".join(alone.stdout.split())
     regret = json.loads((tmp_path / "frontier.json").read_text())["regret"]
     assert (regret["alpha"], regret["measure"]) == ("inf", "welfare")
+
+
+@pytest.mark.parametrize("command", ["doctor", "evaluate", "frontier"])
+def test_labels_cannot_control_the_terminal(command: str, tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x1b]0;a\x07\u202e"
+    rows = {
+        "context": [f"c{row % 3}" for row in range(400)],
+        "arm": [hostile if row % 10 == 0 else "b" for row in range(400)],
+        "reward": [row % 7 / 7.0 for row in range(400)],
+        "propensity": [0.5] * 400,
+    }
+    pl.DataFrame(rows).write_csv(tmp_path / "log.csv")
+    options = [] if command == "doctor" else ["--replicates", "100"]
+    answer = run(command, str(tmp_path / "log.csv"), *options, "--output", str(tmp_path / "\x1b[1m"))
+    assert answer.exit_code in (0, 1), answer.output
+    assert "\\x1b[2J\\x1b]0" in answer.stdout.replace("\n", "")
+    page = (tmp_path / "\x1b[1m" / f"{command}.html").read_text()
+    for text in (answer.stdout, page):
+        assert all(line.isprintable() for line in text.splitlines())
+    refused = run(command, str(tmp_path / "\u202e.csv"))
+    assert "\\u202e" in refused.output
+    assert refused.output.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("command", ["doctor", "evaluate", "frontier"])
+def test_the_folder_is_made_before_the_work(command: str, log_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "open_table", lambda *_: pytest.fail("read"))
+    answer = run(command, str(log_file), "-o", "/proc/x")
+    assert answer.exit_code == 2
+    assert "--output must be a folder that exists or can be created; got '/proc/x'" in answer.stderr
+
+
+def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inner").mkdir()
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("inner"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    answer = run("evaluate", str(tmp_path))
+    assert answer.exit_code == 2
+    words = "inner must be a folder that can be listed; got 'one that cannot'. Permission denied: correct the path"
+    assert words in answer.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--replicates", "50"], "error: --replicates must be an integer in [100, 100000]; got 50."),
+        (["--confidence", "2"], "error: --confidence must be a number in [0.5, 0.999]; got 2.0."),
+        (["--context", "whom"], "Did you mean 'who'?"),
+        (["--context", "nowhere"], "Pass the name of a column (--context)."),
+        (["--policy", "alpha-fair"], "It learns from the rewards of all arms, which a log does not have"),
+    ],
+)
+def test_errors_name_options(options: list[str], words: str, log_file: Path) -> None:
+    answer = run("evaluate", str(log_file), *(["--context", "who"] if "--context" not in options else []), *options)
+    assert answer.exit_code == 2
+    assert words in answer.stderr

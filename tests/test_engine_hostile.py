@@ -288,8 +288,8 @@ def test_a_socket_that_was_left_is_replaced_and_a_file_is_not(tmp_path: Path) ->
     with bound(tmp_path / "s"):
         assert (tmp_path / "s").is_socket()
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InvalidArgument, match="--unix-socket must be a path to bind to"), bound(tmp_path / "file"):
+    with pytest.raises(InvalidArgument, match="unix_socket must be a path to bind to"), bound(tmp_path / "file"):
         pass
     assert (tmp_path / "file").read_text() == "mine"
-    with pytest.raises(InvalidArgument, match="--unix-socket"), bound(tmp_path / ("x" * 200)):
+    with pytest.raises(InvalidArgument, match="unix_socket"), bound(tmp_path / ("x" * 200)):
         pass

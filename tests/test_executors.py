@@ -206,17 +206,21 @@ def test_only_executors_are_executors() -> None:
 @pytest.mark.parametrize(
     ("address", "options", "words"),
     [
-        ("tcp://10.0.0.1:8786", {}, "dask must be a tls:// address, or one of this machine; got 'tcp://10.0.0.1:8786'"),
-        ("tcp://example.org:8786", {}, "Pass tls:// with --dask-ca, --dask-cert and --dask-key, or --insecure"),
+        (
+            "tcp://10.0.0.1:8786",
+            {},
+            "address must be a tls:// address, or one of this machine; got 'tcp://10.0.0.1:8786'",
+        ),
+        ("tcp://example.org:8786", {}, "Pass tls:// with certificates (ca=, cert=, key=); or"),
         ("tcp://0.0.0.0:8786", {}, "one of this machine"),
         ("tcp://localhost.example.org:1", {}, "one of this machine"),
-        ("tls://10.0.0.1:8786", {}, "dask must be given with certificates for tls://"),
-        ("tls://10.0.0.1:8786", {"ca": "no-such-file"}, "--dask-ca must be a file that exists; got 'no-such-file'"),
-        ("tcp://127.0.0.1:8786", {"ca": __file__}, "dask must be a tls:// address if certificates are given"),
-        ("10.0.0.1:8786", {}, "dask must be an address such as tcp://127.0.0.1:8786"),
-        ("tcp://127.0.0.1", {}, "dask must be an address such as"),
-        ("http://127.0.0.1:8786", {}, "dask must be an address such as"),
-        ("tcp://127.0.0.1:port", {}, "dask must be an address such as"),
+        ("tls://10.0.0.1:8786", {}, "address must be given with certificates for tls://"),
+        ("tls://10.0.0.1:8786", {"ca": "no-such-file"}, "ca must be a file that exists; got 'no-such-file'"),
+        ("tcp://127.0.0.1:8786", {"ca": __file__}, "address must be a tls:// address if certificates are given"),
+        ("10.0.0.1:8786", {}, "address must be an address such as tcp://127.0.0.1:8786"),
+        ("tcp://127.0.0.1", {}, "address must be an address such as"),
+        ("http://127.0.0.1:8786", {}, "address must be an address such as"),
+        ("tcp://127.0.0.1:port", {}, "address must be an address such as"),
     ],
 )
 def test_addresses_without_encryption_are_refused_before_anything_is_sent(
@@ -239,7 +243,7 @@ def test_insecure_and_dask_s_own_certificates_are_accepted(monkeypatch: pytest.M
 
     monkeypatch.setattr("distributed.Client", reach)
     for address, options in (("tcp://10.0.0.1:8786", {"insecure": True}), ("tcp://[::1]:8786", {})):
-        with pytest.raises(InvalidArgument, match=r"dask must be the address of a Dask scheduler; .*\(not there\)"):
+        with pytest.raises(InvalidArgument, match=r"address must be the address of a Dask scheduler; .*\(not there\)"):
             connect(address, **options)
     files = {f"distributed.comm.tls.{name}": __file__ for name in ("ca-file", "client.cert", "client.key")}
     with dask.config.set(files), pytest.raises(InvalidArgument, match="not there"):
@@ -270,7 +274,7 @@ def test_a_cluster_with_tls_takes_those_with_its_certificates(folder: Path, tmp_
         assert address.startswith("tls://127.0.0.1:")
         with connect(address, **files) as executor:
             assert list(in_order([partial(add, 1, 2)], executor)) == [3]
-        with pytest.raises(InvalidArgument, match="dask must be the address of a Dask scheduler"):
+        with pytest.raises(InvalidArgument, match="address must be the address of a Dask scheduler"):
             connect(address, **strangers)
         options = [part for name, path in files.items() for part in (f"--dask-{name}", str(path))]
         evaluated = run("evaluate", str(folder), "--policy", "uniform", "--dask", address, *options)
@@ -298,7 +302,7 @@ def run(*arguments: str) -> Any:
         (["--workers", "2", "--dask", "tcp://127.0.0.1:1"], "--workers must be left out with --dask; got 2"),
         (["--insecure"], "--insecure must be given with --dask"),
         (["--dask-ca", "ca.pem"], "--dask-ca must be given with --dask; got 'ca.pem'."),
-        (["--dask", "tcp://10.1.2.3:8786"], "dask must be a tls:// address, or one of this machine"),
+        (["--dask", "tcp://10.1.2.3:8786"], "--dask must be a tls:// address, or one of this machine"),
     ],
 )
 @pytest.mark.parametrize("command", ["reproduce", "arena", "simulate", "evaluate", "frontier"])

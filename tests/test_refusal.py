@@ -1,12 +1,18 @@
 """A refusal is an error whose parts can be asked for."""
 
+import ast
 import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import alphafair
 from alphafair import AlphaFair, AlphaFairBandit, Groups, InvalidArgument, offline_optimum
+from alphafair.cli import _Commands, with_options
 
 
 def test_an_invalid_argument_error_has_its_parts_as_attributes() -> None:
@@ -47,3 +53,40 @@ def test_arrays_of_strings_are_not_accepted_as_numbers(texts: Any) -> None:
     assert (policy.accounts == 1.0).all()
     with pytest.raises(InvalidArgument, match=r"got '0\.5'\. Pass one float per round"):
         AlphaFairBandit(1, 2).update((0, 0, 0.5, None), "0.5")  # type: ignore[arg-type]
+
+
+OPTION = re.compile(r"(?:^|[\s(`])--[a-z][a-z-]+")
+SOURCES = Path(alphafair.__file__).parent
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The strings of a module with their lines, those of an f-string joined."""
+    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        alone = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in within
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node] if alone else []
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+        if text:
+            yield node.lineno, text  # type: ignore[attr-defined]
+
+
+def test_the_library_names_arguments_and_not_options_of_the_command_line() -> None:
+    """A whole command, such as `alphafair keys create --db`, may be named: it is to be run."""
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        if path.parent.name != "cli" and path.name != "__main__.py":
+            for line, text in strings(ast.parse(path.read_text(encoding="utf-8"))):
+                begin = OPTION.search(text)
+                if begin is not None and "alphafair " not in text[: begin.start()]:
+                    found.append(f"{path.relative_to(SOURCES)}:{line}: {begin[0].strip()}")
+    assert not found
+
+
+def test_the_command_line_names_options_in_place_of_arguments() -> None:
+    command = _Commands()["frontier"]
+    error = InvalidArgument("n_replicates", "an integer in [100, 100000]", 50, "Pass more (n_replicates=).")
+    assert with_options(str(error), command).startswith("--replicates must be an integer in [100, 100000]; got 50.")
+    assert with_options(str(error), command).endswith("Pass more (--replicates).")
+    assert with_options("ca must be a file; got 1.", command) == "--dask-ca must be a file; got 1."
+    assert with_options("log must be a log; got 1. Pass log=1.", command) == "log must be a log; got 1. Pass log=1."
+    assert with_options(str(error), None) == str(error)

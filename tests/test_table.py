@@ -210,7 +210,7 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
             {"time": "when"},
             "names with 'when' among them; got ['context', 'jazz', 'rock']. Pass the name of a column",
         ),
-        ({"user": ["a"], "x": [1]}, {}, "got ['user', 'x']. Pass the name of a column (context, --context)."),
+        ({"user": ["a"], "x": [1]}, {}, "got ['user', 'x']. Pass the name of a column (context=)."),
         ({"context;x;y": ["a"]}, {}, "got ['context;x;y']. Save it with commas between the columns."),
         (COLUMNS, {"arm_columns": ["jazz", "jazz"]}, "arm_columns must be different columns; got ['jazz', 'jazz']"),
         ({"context": ["a"]}, {}, "source: columns must be the context and at least one arm; got ['context']. Add one"),
@@ -267,7 +267,7 @@ def test_rounds_in_the_order_of_time_with_ties_as_they_come(times: list[Any], tm
         (
             COLUMNS,
             {"arm_columns": ["context", "jazz"]},
-            "arm_columns (--arm) must be other columns than the context and the time; got ['context']. Remove them",
+            "arm_columns must be other columns than the context and the time; got ['context']. Remove them",
         ),
         (COLUMNS, {"arm_columns": "rock", "time": "rock"}, "than the context and the time; got ['rock']"),
     ],

@@ -156,17 +156,17 @@ def connect(
         for name, path in files.items():
             if not Path(path).is_file():
                 option = {"tls_ca_file": "ca", "tls_client_cert": "cert", "tls_client_key": "key"}[name]
-                raise InvalidArgument(f"--dask-{option}", "a file that exists", path, "Correct the path.")
+                raise InvalidArgument(option, "a file that exists", path, "Correct the path.")
         security = Security(**files, require_encryption=True)
         if security.tls_ca_file is None or security.tls_client_cert is None:
-            repair = "Pass the files with --dask-ca, --dask-cert and --dask-key, or set distributed.comm.tls in Dask."
-            raise InvalidArgument("dask", "given with certificates for tls://", address, repair)
+            repair = "Pass the files (ca=, cert=, key=), or set distributed.comm.tls in Dask."
+            raise InvalidArgument("address", "given with certificates for tls://", address, repair)
     try:
         client = Client(address, security=security, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as problem:
         reason = str(problem).partition("\n")[0].rstrip(".") or type(problem).__name__
         repair = f"Start one with `dask scheduler`, or correct the address ({reason})."
-        raise InvalidArgument("dask", "the address of a Dask scheduler", address, repair) from problem
+        raise InvalidArgument("address", "the address of a Dask scheduler", address, repair) from problem
     return _executor_of(client)
 
 
@@ -180,15 +180,19 @@ def _check_address(address: str, with_files: bool, insecure: bool) -> None:
         complete = False
     if not complete:
         repair = "Write it as the scheduler prints it."
-        raise InvalidArgument("dask", "an address such as tcp://127.0.0.1:8786 or tls://host:8786", address, repair)
+        raise InvalidArgument("address", "an address such as tcp://127.0.0.1:8786 or tls://host:8786", address, repair)
     if scheme == "tls":
         return
     if with_files:
-        raise InvalidArgument("dask", "a tls:// address if certificates are given", address, "Write tls:// before it.")
+        raise InvalidArgument(
+            "address", "a tls:// address if certificates are given", address, "Write tls:// before it."
+        )
     if not (insecure or _is_loopback(str(host))):
         allowed = "a tls:// address, or one of this machine"
-        repair = "Pass tls:// with --dask-ca, --dask-cert and --dask-key, or --insecure on a network that you trust."
-        raise InvalidArgument("dask", allowed, address, repair)
+        repair = (
+            "Pass tls:// with certificates (ca=, cert=, key=); or, on a network that you trust, insecurely (insecure=)."
+        )
+        raise InvalidArgument("address", allowed, address, repair)
 
 
 def _is_loopback(host: str) -> bool:

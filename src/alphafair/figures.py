@@ -21,7 +21,7 @@ from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES
 from alphafair.errors import InvalidArgument
 from alphafair.extras import needed_by
-from alphafair.formatting import ALPHA, clipped, counted, percentage, short, tick
+from alphafair.formatting import ALPHA, clipped, counted, percentage, short, tick, visible
 from alphafair.groups import GroupsLike, arm_groups
 from alphafair.values import Feedback, Interval, Policy, Trace, Vector
 
@@ -583,7 +583,7 @@ def legible(labels: Sequence[str], noun: str) -> list[str]:
     >>> legible(["jazz", chr(0x10FFFD)], "arm")
     ['jazz', 'arm 1']
     """
-    known: set[int] = set()
+    labels, known = [visible(label) for label in labels], set[int]()
     for name in families("".join(labels)):
         known |= _characters(findfont(FontProperties(family=[name])))
     characters = frozenset(known)

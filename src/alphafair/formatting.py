@@ -184,12 +184,26 @@ def listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def visible(text: str) -> str:
+    """Text for a terminal or a page, with escapes for characters that cannot be printed or change the direction.
+
+    Labels and names come from anybody: ESC could clear a screen, and a line feed or U+202E hide a warning.
+
+    >>> visible("a\\x1b[2J"), visible("a\\u202eb"), visible("caf\u00e9")
+    ('a\\\\x1b[2J', 'a\\\\u202eb', 'caf\u00e9')
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def clipped(name: str, most: int = 14) -> str:
-    """A name, shortened if it is long.
+    """A name as text: visible, and shortened if it is long.
 
     >>> clipped("Documentary films"), clipped("War")
     ('Documentary f\u2026', 'War')
     """
+    name = visible(name)
     return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 

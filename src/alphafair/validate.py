@@ -82,7 +82,7 @@ def number(
 def duration(argument: str, value: Any) -> float:
     """Convert a number of seconds, or a string such as 90d, 12h, 30m or 45s, to seconds.
 
-    >>> duration("--expires", "90m"), duration("period", 2)
+    >>> duration("expires", "90m"), duration("period", 2)
     (5400.0, 2.0)
     """
     if isinstance(value, str):

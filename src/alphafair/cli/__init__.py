@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 import alphafair
 from alphafair.errors import InvalidArgument, MissingExtra
 from alphafair.extras import require
+from alphafair.formatting import visible
 
 COMMANDS = {  # in the order of the help, which needs no imports
     "reproduce": "Reproduce the paper: run its experiments and write a report.",
@@ -37,6 +39,19 @@ COMMANDS = {  # in the order of the help, which needs no imports
 EXTRAS = {  # of the commands that need more than typer; `export` needs polars alone, which two extras have
     **dict.fromkeys(("reproduce", "arena", "simulate", "offline", "evaluate", "frontier", "doctor"), "lab"),
     "serve": "service",
+}
+
+
+OPTIONS_OF = {  # arguments of the library whose options have other names
+    "n_replicates": "replicates",
+    "n_rounds": "rounds",
+    "n_contexts": "contexts",
+    "n_arms": "arms",
+    "arm_columns": "arm",
+    "address": "dask",
+    "ca": "dask_ca",
+    "cert": "dask_cert",
+    "key": "dask_key",
 }
 
 
@@ -73,7 +88,7 @@ class _OneLine(logging.Handler):
         message = record.getMessage()
         if message not in self.printed:
             self.printed.add(message)
-            typer.echo(f"warning: {message}", err=True)
+            typer.echo(f"warning: {visible(message)}", err=True)
 
 
 @contextmanager
@@ -85,6 +100,15 @@ def _engine_warnings() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
+
+
+def with_options(text: str, command: Any) -> str:
+    """The text of an error of the library with the options of a command in place of its own arguments."""
+    names: dict[str, str] = {param.name: max(param.opts, key=len) for param in getattr(command, "params", ())}
+    options = {name: option for name, option in names.items() if option.startswith("--")}
+    options |= {argument: options[name] for argument, name in OPTIONS_OF.items() if name in options}
+    text = re.sub(r"^(\w+)(?= must be )", lambda found: options.get(found[1], found[1]), text)
+    return re.sub(r"\b(\w+)=(?=[,;)])", lambda found: options.get(found[1], found[0]), text)
 
 
 class _Program(TyperGroup):
@@ -109,12 +133,13 @@ class _Program(TyperGroup):
         except ValueError as problem:
             if not isinstance(problem, InvalidArgument):
                 raise
-            typer.echo(f"error: {problem}", err=True)
+            text = with_options(str(problem), self.commands.get(ctx.invoked_subcommand))
+            typer.echo(f"error: {visible(text)}", err=True)
             raise typer.Exit(1 if getattr(problem, "code", None) == "policy_failed" else 2) from None
         except Exception as problem:
             if type(problem).__module__ not in ("alphafair.errors", "alphafair.data.downloads"):
                 raise
-            typer.echo(f"error: {problem}", err=True)
+            typer.echo(f"error: {visible(str(problem))}", err=True)
             raise typer.Exit(2 if isinstance(problem, MissingExtra) else 1) from None
 
 

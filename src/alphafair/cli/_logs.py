@@ -6,6 +6,8 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +22,20 @@ if TYPE_CHECKING:
     from alphafair.evaluation.log_rows import AnyLog
     from alphafair.groups import ArmGroups
     from alphafair.values import Interval
+
+
+def _make_before_the_work(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Create the folder for results at once, since a log may take hours; it is removed if nothing is written there."""
+    if path is not None and not path.exists():
+        make_folder(path)
+        ctx.call_on_close(partial(_remove_if_empty, path))
+    return None if path is None else make_folder(path)
+
+
+def _remove_if_empty(path: Path) -> None:
+    with suppress(OSError):
+        path.rmdir()
+
 
 File = Annotated[
     Path,
@@ -46,13 +62,17 @@ Available = Annotated[
         help="The log's column of lists of available arms, if it exists; '' if all arms were always available.",
     ),
 ]
-Confidence = Annotated[float, typer.Option(metavar="X", help="Confidence level of the intervals.")]
-Replicates = Annotated[int, typer.Option(metavar="N", help="Number of bootstrap replicates.")]
+Confidence = Annotated[float, typer.Option(metavar="X", help="Confidence level of the intervals, 0.5 to 0.999.")]
+Replicates = Annotated[int, typer.Option(metavar="N", help="Number of bootstrap replicates, 100 to 100,000.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap and of the draws of policies that learn.")]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FOLDER", help="Write a page, its figure and numbers there. Default: no files."
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        help="Write a page, its figure and numbers there. Default: no files.",
+        callback=_make_before_the_work,
     ),
 ]
 
@@ -84,8 +104,11 @@ def interval(found: Interval, written: str = "{:.4g}") -> str:
 def show(page: LogPage, draw: Callable[[], Figure], output: Path | None, as_json: bool) -> None:
     """Print the table, or the numbers as JSON; write the page and its files only into a given folder."""
     from alphafair.evaluation.log_pages import write_log_page
+    from alphafair.formatting import visible
 
-    path = None if output is None else write_log_page(page, draw(), make_folder(output))
+    rows, sentences = [[visible(cell) for cell in row] for row in page.rows], [visible(each) for each in page.sentences]
+    page = page._replace(lead=visible(page.lead), rows=rows, sentences=sentences, command=visible(page.command))
+    path = None if output is None else write_log_page(page, draw(), output)
     if as_json:
         typer.echo(json.dumps(page.numbers, indent=2, allow_nan=False))
         return
@@ -106,7 +129,8 @@ def show(page: LogPage, draw: Callable[[], Figure], output: Path | None, as_json
         console.print(f"\n{sentence}")
     console.print(f"\n{page.caption}")
     if path is not None:
-        console.print(f"\nPage: {path}\nNumbers: {path.with_suffix('.json')}", soft_wrap=True)
+        written = (visible(str(each)) for each in (path, path.with_suffix(".json")))
+        console.print("\nPage: {}\nNumbers: {}".format(*written), soft_wrap=True)
 
 
 def widths(rows: Sequence[Sequence[str]], width: int) -> list[int | None]:

@@ -200,6 +200,10 @@ def _learning_kind(name: str) -> type[Policy]:
         each for each, kind in POLICIES.items() if "bandit" in (kind.traits.feedbacks or (vars(kind).get("feedback"),))
     ]
     names = dict.fromkeys([*FIXED, *known])
+    if name in POLICIES and name not in known:
+        allowed = "one that learns from the reward of the shown arm alone"
+        repair = f"It learns from the rewards of all arms, which a log does not have: choose one of {', '.join(known)}."
+        raise InvalidArgument("--policy", allowed, name, repair)
     return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
 
 
@@ -218,6 +222,7 @@ def _make_policy(kind: type[Policy], log: AnyLog, alpha: float, groups: ArmGroup
 def _learned(name: str, log: Any, policy: Policy, settings: dict[str, Any]) -> dict[str, Any]:
     """The results of a policy that learns: replayed on the rounds that match, and simulated on the model."""
     from alphafair.evaluation import replay, simulate_model
+    from alphafair.formatting import visible
 
     found: dict[str, Any] = {}
     for how, play in (("replayed", replay), ("on the model", simulate_model)):
@@ -226,7 +231,7 @@ def _learned(name: str, log: Any, policy: Policy, settings: dict[str, Any]) -> d
         except InvalidArgument as error:
             if how != "replayed" or error.argument != "log":
                 raise
-            typer.echo(f"not replayed: {error}", err=True)
+            typer.echo(f"not replayed: {visible(str(error))}", err=True)
     return found
 
 

@@ -21,6 +21,7 @@ def command(
     it. The file may be in use.
     """
     from alphafair.engine import Engine
+    from alphafair.formatting import visible
 
     with Engine.open(file, read_only=True) as engine:
         for change in engine.history(experiment):
@@ -29,4 +30,5 @@ def command(
             else:
                 details = ", ".join(f"{key}={json.dumps(value)}" for key, value in change.details.items())
                 moment = f"{change.at:%Y-%m-%d %H:%M:%S}"
-                typer.echo(f"{change.position:>9}  {moment} UTC  {change.kind:<10}  {change.by or '-':<24}  {details}")
+                by = visible(change.by or "-")
+                typer.echo(f"{change.position:>9}  {moment} UTC  {change.kind:<10}  {by:<24}  {details}")

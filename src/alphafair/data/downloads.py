@@ -120,7 +120,7 @@ def get(name: str, *, progress: bool = False) -> Path:
         raise DownloadError(
             f"{dataset.url} could not be downloaded ({problem}). Run `alphafair data get {name}` again, which resumes "
             f"the download; or download the URL on another machine and copy the file to {target}; or pass a copy with "
-            "--data PATH."
+            "its path."
         ) from problem
 
 

@@ -15,7 +15,7 @@ from alphafair.values import Stream
 LOG_COLUMNS = {"arm": ("arm", "item", "item_id", "action"), "reward": ("reward", "click", "rating", "conversion")}
 FILL_IN = "Fill it in or delete that row."
 DATES = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
-REWARDS = "Correct it, delete that row, or choose the columns of rewards (arm_columns, --arm)."
+REWARDS = "Correct it, delete that row, or choose the columns of rewards (arm_columns=)."
 
 
 def table(
@@ -47,19 +47,19 @@ def table(
     opened = open_table(source)
     columns = opened.columns
     _refuse_log(opened, special, arm_columns)
-    opened.require(special[:1], " (context, --context)")
-    opened.require(special[1:], " (time, --time)")
+    opened.require(special[:1], " (context=)")
+    opened.require(special[1:], " (time=)")
     if arm_columns is None:
         arm_columns = [name for name in columns if name not in special]
     arms = column_names("arm_columns", arm_columns)
-    opened.require(arms, " (arm_columns, --arm)")
+    opened.require(arms, " (arm_columns=)")
     if not arms:
         repair = "Add one column of rewards per arm."
         raise InvalidArgument(f"{opened.label}: columns", "the context and at least one arm", columns, repair)
     clash = [name for name in arms if name in special]
     if clash:
         allowed = "other columns than the context and the time"
-        raise InvalidArgument("arm_columns (--arm)", allowed, clash, "Remove them: they are not rewards.")
+        raise InvalidArgument("arm_columns", allowed, clash, "Remove them: they are not rewards.")
     chosen = opened.select(*dict.fromkeys(special), *arms)
     frame = chosen.read()
     if not len(frame):
@@ -83,7 +83,7 @@ def _refuse_log(opened: Table, special: Sequence[str], arm_columns: Sequence[str
     if arm_columns is None and all(rest.intersection(names) for names in LOG_COLUMNS.values()):
         repair = (
             "It looks like a log, which has the reward of the shown arm only: read it with alphafair.Log.from_table, "
-            "or choose the columns of rewards with arm_columns (--arm)."
+            "or choose the columns of rewards (arm_columns=)."
         )
         allowed = "the context and a column of rewards per arm"
         raise InvalidArgument(f"{opened.label}: columns", allowed, opened.columns, repair)

@@ -632,8 +632,14 @@ class SqliteKeys:
 
 def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = False) -> bool:
     """Refuse a file that another program made; return whether it is marked as one of this package."""
-    (application,) = connection.execute("pragma application_id").fetchone()
-    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    try:
+        (application,) = connection.execute("pragma application_id").fetchone()
+        (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    except sqlite3.DatabaseError as problem:
+        if problem.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        repair = "Pass another file; if it was one, it is damaged: restore a backup."
+        raise InvalidArgument("path", "a file that alphafair made", str(path), repair) from problem
     if application != APPLICATION and (tables or not may_be_empty):
         raise InvalidArgument("path", "a file that alphafair made", str(path), "Pass another file, or a new one.")
     return bool(application == APPLICATION)

@@ -607,5 +607,5 @@ def possible_connections(wanted: int | None) -> int:
     n = min(n, soft - other)
     if n < (wanted or 1):
         allowed = f"at most {n}: {soft} files may be open, and {other} are needed for other purposes"
-        raise InvalidArgument("--max-connections", allowed, wanted, "Raise the limit (ulimit -n), or use fewer.")
+        raise InvalidArgument("max_connections", allowed, wanted, "Raise the limit (ulimit -n), or use fewer.")
     return n

@@ -107,7 +107,7 @@ def serve(
     """
     if unix_socket is not None and not unix_socket.absolute().parent.is_dir():
         repair = "Create the directory first."
-        raise InvalidArgument("--unix-socket", "a path in an existing directory", str(unix_socket), repair)
+        raise InvalidArgument("unix_socket", "a path in an existing directory", str(unix_socket), repair)
     root_path = f"/{root_path.strip('/')}".rstrip("/")
     limits = limits._replace(max_connections=possible_connections(limits.max_connections))
     engine = Engine.open(address, create=not must_exist, max_contexts=max_contexts)
@@ -117,7 +117,7 @@ def serve(
             engine.accept_clock()
         if unix_socket is None and not is_loopback(host) and not keys.any_valid(address):
             repair = f"Create a key first: alphafair keys create --db {shown(address)} --role admin --name you"
-            raise InvalidArgument("--host", "127.0.0.1, ::1 or localhost while there are no keys", host, repair)
+            raise InvalidArgument("host", "127.0.0.1, ::1 or localhost while there are no keys", host, repair)
         sockets = bound_to_port(host, port) if unix_socket is None else [stack.enter_context(bound(unix_socket))]
         for each in sockets:
             stack.callback(each.close)
@@ -149,7 +149,7 @@ def bound_to_port(host: str, port: int) -> list[socket.socket]:
     reason = (problem.strerror or str(problem)).lower()
     allowed = f"a free address of this machine ({reason})"
     repair = "Choose another host or port, or stop the program that uses it."
-    raise InvalidArgument("--host and --port", allowed, f"{host}:{port}", repair)
+    raise InvalidArgument("host and port", allowed, f"{host}:{port}", repair)
 
 
 @contextlib.contextmanager
@@ -159,7 +159,7 @@ def bound(path: Path) -> Iterator[socket.socket]:
         with contextlib.suppress(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(path))
             repair = "Stop the other service."
-            raise InvalidArgument("--unix-socket", "a socket that no other process listens on", str(path), repair)
+            raise InvalidArgument("unix_socket", "a socket that no other process listens on", str(path), repair)
         path.unlink()  # a process that was killed has left it
     with socket.socket(socket.AF_UNIX) as listening:
         before = os.umask(0o117)
@@ -168,7 +168,7 @@ def bound(path: Path) -> Iterator[socket.socket]:
         except OSError as problem:
             allowed = f"a path to bind to ({problem.strerror or problem})"
             repair = "Choose a path that is free and short."
-            raise InvalidArgument("--unix-socket", allowed, str(path), repair) from None
+            raise InvalidArgument("unix_socket", allowed, str(path), repair) from None
         finally:
             os.umask(before)
         try:
@@ -184,7 +184,11 @@ def log_store(engine: Engine, address: Address) -> None:
     fields: dict[str, Any] = {"path": path, "events": engine.position}
     fields["experiments"] = len(engine.experiments())
     if engine.was_empty:
-        log(logging.WARNING, f"the {what} did not exist or was empty: created (--must-exist rejects that)", **fields)
+        log(
+            logging.WARNING,
+            f"the {what} did not exist or was empty: created (`alphafair serve --must-exist` rejects that)",
+            **fields,
+        )
     else:
         log(logging.INFO, f"serving a {what}", **fields)
     if engine.readable_by_others:

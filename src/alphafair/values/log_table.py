@@ -116,7 +116,7 @@ class LogTable:
             columns = columns._replace(available=None)
         for option, name in columns._asdict().items():
             if name is not None:
-                table.require([name], f" ({option}=, --{option})")
+                table.require([name], f" ({option}=)")
         wanted = column_names("columns", [name for name in columns if name is not None])
         table = table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows)
         types, single = table.rows.collect_schema(), list(columns.checks().values())
@@ -232,7 +232,7 @@ def _arm_lists(column: pl.Series, where: Where) -> ArmLists:
 
     def error(row: int) -> InvalidArgument:
         allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
-        repair = f"Correct it, or choose another column (available=, --{AVAILABLE}; None or '' for none)."
+        repair = "Correct it, or choose another column (available=; None or '' for none)."
         return InvalidArgument(f"{where(row)}: {column.name}", allowed, column[row : row + 1].to_list()[0], repair)
 
     is_text = is_text_type(column.dtype)
