@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 from alphafair import Log, tables
+from alphafair.cli import _logs
 from alphafair.evaluation import evaluate, frontier
 from tests.test_cli import run
 from tests.test_evaluation import made_log, world
@@ -411,3 +413,30 @@ def test_errors_name_options(options: list[str], words: str, log_file: Path) -> 
     answer = run("evaluate", str(log_file), *(["--context", "who"] if "--context" not in options else []), *options)
     assert answer.exit_code == 2
     assert words in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["evaluate", "frontier"])
+def test_a_large_log_is_read_by_processes_with_the_same_numbers(
+    command: str, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, made = tmp_path / "log.parquet", list[int]()
+    pl.read_csv(log_file).write_parquet(path)
+    options = ["--context", "who", "--replicates", "100", "--alpha", "0.5", "--json"]
+    words = [command, str(path), *options, "--workers", "2", *(["--policy", "uniform"] * (command == "evaluate"))]
+
+    class Pool(ThreadPoolExecutor):
+        """In place of processes, which tests/test_executors.py starts."""
+
+        def __init__(self, n_workers: int) -> None:
+            made.append(n_workers)
+            super().__init__(n_workers)
+
+    monkeypatch.setattr("alphafair.executors.ProcessPool", Pool)
+    few = run(*words)
+    assert not made
+    monkeypatch.setattr("alphafair.cli._logs.LARGE", 3000)
+    many = run(*words)
+    assert made == [2]
+    assert few.exit_code == many.exit_code == 0, many.output
+    assert few.stdout == many.stdout
+    assert not _logs.is_large(log_file)  # text is not read in pieces

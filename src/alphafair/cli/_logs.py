@@ -76,6 +76,7 @@ Output = Annotated[
     ),
 ]
 
+LARGE = 1 << 25  # rows of Parquet files: fewer take less time than processes take to start
 LONGEST_NUMBER = 40  # characters, with its interval
 SHORT = 15  # characters: a column of at most as many is not broken
 LONGEST_WORD = 20  # characters that are not broken in a table
@@ -86,6 +87,16 @@ ASSUMPTIONS = (
     "Accounts, of arms or of groups, are the expected rewards of the policy on as many rounds as the log has, plus an "
     "initial 1 each.",
 )
+
+
+def is_large(path: Path) -> bool:
+    """Whether processes read a log faster than threads, although they must be started: see docs/outgrowing.md.
+
+    Only the pieces of Parquet files are read at the same time.
+    """
+    from alphafair.tables import count_rows, table_files
+
+    return sum(count_rows(file) or 0 for file in table_files(path)) >= LARGE
 
 
 def command_line() -> str:

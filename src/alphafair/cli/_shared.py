@@ -53,7 +53,10 @@ Experiment = Annotated[
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Number of threads; default: one per core.")
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", help="Number of threads, or of processes for a large log; default: one per core."
+    ),
 ]
 Dask = Annotated[
     str | None,
@@ -157,9 +160,15 @@ def make_page(
 
 @contextmanager
 def chosen_executor(
-    workers: int | None, dask: str | None, ca: Path | None, cert: Path | None, key: Path | None, insecure: bool
+    workers: int | None,
+    dask: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    insecure: bool,
+    processes: bool = False,
 ) -> Iterator[Executor]:
-    """Threads, or the workers of a Dask cluster: measured, threads are faster than processes on one machine."""
+    """Threads, or processes for work that threads do not make faster; or the workers of a Dask cluster."""
     from concurrent.futures import ThreadPoolExecutor
 
     from alphafair import executors, validate
@@ -174,8 +183,10 @@ def chosen_executor(
             if value is not None:
                 received = str(value) if isinstance(value, Path) else value
                 raise InvalidArgument(option, "given with --dask", received, "Pass --dask ADDRESS as well.")
-        with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-            yield threads
+        n_workers = workers or os.cpu_count() or 1
+        pool = executors.ProcessPool if processes and n_workers > 1 else ThreadPoolExecutor
+        with pool(n_workers) as own:
+            yield own
         return
     with executors.connect(dask, ca=ca, cert=cert, key=key, insecure=insecure) as cluster:
         yield cluster

@@ -86,7 +86,8 @@ def command(
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+    processes = not learning and _logs.is_large(log)  # policies that learn have the log in memory
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure, processes) as executor:
         read = Log.from_table if learning else partial(LogFile, executor=executor)
         source: AnyLog = read(log, **columns, available=available or None)
         groups = read_groups(groups_file, source.arm_labels, source.n_arms, pull_floor)

@@ -88,7 +88,8 @@ def command(
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+    processes = _logs.is_large(log)
+    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure, processes) as executor:
         file = LogFile(log, **columns, user=user, available=available or None, executor=executor)
         groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
         found = frontier(file, alphas, optimum=optimum, **settings, groups=groups, executor=executor)
