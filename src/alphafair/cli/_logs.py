@@ -76,7 +76,7 @@ Output = Annotated[
     ),
 ]
 
-LARGE = 1 << 25  # rows of Parquet files: fewer take less time than processes take to start
+LARGE = 1 << 26  # rows of Parquet files: fewer take less time than processes take to start
 LONGEST_NUMBER = 40  # characters, with its interval
 SHORT = 15  # characters: a column of at most as many is not broken
 LONGEST_WORD = 20  # characters that are not broken in a table

@@ -228,7 +228,7 @@ class ArmLists(NamedTuple):
 
 
 def _arm_lists(column: pl.Series, where: Where) -> ArmLists:
-    """The lists of arms of a column; equal ones of a column of lists are not found to be equal, those of texts are."""
+    """The lists of arms of a column; equal lists are one only if they are JSON."""
 
     def error(row: int) -> InvalidArgument:
         allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
