@@ -156,10 +156,10 @@ def copy_as_crashed(path: Path, target: Path) -> None:
         connection.execute(f"select setval('experiment_key', nextval('{source}.experiment_key'))")
 
 
-def _open_store(path: Path, *, read_only: bool = False, create: bool = True) -> Any:
+def _open_store(path: Path, *, read_only: bool = False, create: bool = True, **options: Any) -> Any:
     address = address_of(path)
     if not addresses.is_url(address):
-        return addresses.open_store(path, read_only=read_only, create=create)
+        return addresses.open_store(path, read_only=read_only, create=create, **options)
     return QueriedStore(str(address), read_only=read_only, create=create)
 
 

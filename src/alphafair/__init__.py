@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public names by module, in the order of the documentation; a module is imported when one of its names is first used.
 # Every policy class of `alphafair.algorithms` is a name of this package too.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from urllib.parse import quote, unquote
@@ -104,8 +105,17 @@ def with_schema(url: str, schema: str) -> str:
     return str(DatabaseUrl.parse(url).with_schema(schema))
 
 
-def open_store(address: Address, *, read_only: bool = False, create: bool = True) -> Store:
-    """Open a file or a database; a missing or empty one is created unless `create` is false."""
+def open_store(
+    address: Address,
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    prove: Callable[[Ledger], None] = lambda ledger: None,
+) -> Store:
+    """Open a file or a database; a missing or empty one is created unless `create` is false.
+
+    A file of an older version is migrated, and left as it was if `prove` raises an error for the migrated one.
+    """
     if is_url(address):
         from alphafair.engine.postgres_store import PostgresStore
 
@@ -115,7 +125,7 @@ def open_store(address: Address, *, read_only: bool = False, create: bool = True
     if (read_only or not create) and DatabaseFiles(address).is_empty:
         allowed = "a file that alphafair made, not an empty one" if Path(address).exists() else "an existing file"
         raise InvalidArgument("path", allowed, str(address), "Check the path for a typo.")
-    return SqliteStore(address, read_only=read_only)
+    return SqliteStore(address, read_only=read_only, prove=prove)
 
 
 def ledger_of(store: Store, name: str, key: int) -> Ledger:

@@ -90,6 +90,21 @@ def _check_new(target: Path) -> None:
 
 
 @contextlib.contextmanager
+def temporary_copy(source: Path) -> Iterator[Path]:
+    """Copy a database that may be in use to a file beside it, which is removed at the end."""
+    try:
+        with _part(source.with_name(f"{source.name}.verify")) as part:
+            copy_pages(source, part)
+            yield part
+    except sqlite3.Error as problem:
+        raise Unavailable(f"{source} cannot be copied: {problem}") from problem
+    except OSError as problem:
+        if isinstance(problem, Unavailable):
+            raise
+        raise Unavailable(f"{source} cannot be copied: {problem.strerror}") from problem
+
+
+@contextlib.contextmanager
 def _part(target: Path) -> Iterator[Path]:
     """Yield an empty file beside the target, for one copy at a time; remove it at the end, with SQLite's own files."""
     part = target.with_name(target.name + ".part")

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from alphafair.engine.addresses import Address, is_url, keys_of, open_store, shown, with_schema
-from alphafair.engine.backup import copy_database, new_database
+from alphafair.engine.backup import copy_database, new_database, temporary_copy
 from alphafair.engine.engine import Engine
 from alphafair.engine.experiment import LOG
 from alphafair.engine.ledger import EVENTS, Change, Context, Decided, Ledger, Store
+from alphafair.engine.sqlite_store import needs_migration
 from alphafair.engine.verify import checksum
 from alphafair.errors import InvalidArgument, Mismatch, PolicyFailed
 
@@ -67,6 +68,20 @@ def restore(backup: Address, target: Address, *, keep_keys: bool = False) -> int
     service are removed unless `keep_keys` is true: some may have been revoked since the backup.
     """
     return copy(backup, target, keep_keys=keep_keys)
+
+
+@contextlib.contextmanager
+def for_verification(address: Address) -> Iterator[tuple[Engine, bool]]:
+    """Open a file or database, which may be in use, to verify it; also return whether it is a migrated copy.
+
+    A file of an older version is left as it is: a copy beside it is migrated, and removed at the end.
+    """
+    if is_url(address) or not needs_migration(Path(address)):
+        with Engine.open(address, read_only=True) as engine:
+            yield engine, False
+    else:
+        with temporary_copy(Path(address)) as part, Engine.open(part, create=False) as engine:
+            yield engine, True
 
 
 def prove(address: Address, *, keep_keys: bool) -> int:

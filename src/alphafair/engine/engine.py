@@ -36,7 +36,7 @@ from alphafair.engine.experiment import (
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
 from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
-from alphafair.engine.live import LiveState, unknown_experiment
+from alphafair.engine.live import LiveState, prove_loading, unknown_experiment
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
@@ -131,7 +131,7 @@ class Engine:
         """
         if max_contexts is not None:
             max_contexts = validate.integer("max_contexts", max_contexts, low=1)
-        store = open_store(address, read_only=read_only, create=create)
+        store = open_store(address, read_only=read_only, create=create, prove=prove_loading)
         return cls(store, seed, max_contexts=max_contexts, steady=steady_ns)
 
     @property

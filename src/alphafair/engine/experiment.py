@@ -98,6 +98,9 @@ class Experiment:
         self._retired_before: set[int] = set()
         self._closed_periods: list[PeriodStatus] = []
         self.version = created.seq
+        if "code" not in body:
+            repair = "Export its log with the version that made it."
+            raise InvalidArgument("path", "a file of alphafair 0.1.0 or later", "one of an unreleased version", repair)
         self.code: str = body["code"]
         self.changes: list[Change] = [created]
         self.unsaved, self.snapshot_every = 0, 0  # events since the last snapshot, and the least between two snapshots

@@ -67,7 +67,8 @@ class LiveState:
         self._set({})
         began, reason = time.monotonic(), ""
         try:
-            position, latest, experiments = self._replayed()
+            with self.store.at_one_moment():
+                position, latest, experiments = replayed(self.store)
         except (OSError, Mismatch, InvalidArgument) as problem:
             self.problem = str(problem)
             raise
@@ -82,18 +83,6 @@ class LiveState:
         self._clock.see(latest)
         self._set(experiments)
         self.is_stale = False
-
-    def _replayed(self) -> tuple[int, int, dict[int, Experiment]]:
-        """Return the last position and time of the log, and the experiments that it leads to."""
-        with self.store.at_one_moment():
-            position = self.store.position
-            experiments = Replay(self.store, position).from_snapshots().run()
-            for key, number, label in self.store.contexts():
-                if key in experiments:  # `verify` reports contexts of no experiment
-                    experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
-                    if label is not None:
-                        experiments[key].contexts[label] = number
-            return position, self.store.last_time(), experiments
 
     def _set(self, experiments: dict[int, Experiment]) -> None:
         self.by_key = experiments
@@ -355,6 +344,29 @@ class LiveState:
                 "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, for example one per segment."
             )
             raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
+
+
+def replayed(store: Ledger) -> tuple[int, int, dict[int, Experiment]]:
+    """Return the last position and time of a log, and the experiments that it leads to."""
+    position = store.position
+    experiments = Replay(store, position).from_snapshots().run()
+    for key, number, label in store.contexts():
+        if key in experiments:  # `verify` reports contexts of no experiment
+            experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
+            if label is not None:
+                experiments[key].contexts[label] = number
+    return position, store.last_time(), experiments
+
+
+def prove_loading(store: Ledger) -> None:
+    """Load a file that is being migrated, and raise an error where that fails: it is then left as it was."""
+    try:
+        replayed(store)
+    except (Unavailable, Mismatch, InvalidArgument):
+        raise
+    except Exception as problem:
+        reason = f"{reason_of(problem)}. It was not migrated, and is as it was."
+        raise Unavailable(f"{store.path} cannot be loaded by this version: {reason}") from problem
 
 
 def unknown_experiment(name: Any, known: Iterable[str]) -> RequestError:

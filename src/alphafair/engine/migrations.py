@@ -2,6 +2,8 @@
 
 A file may come from somebody else. A trigger, a view or an expression in its schema would run when it is written to, so
 a schema that differs from what the migrations make is refused before anything else is read.
+
+The first migration after a release raises the version of the package, which a file names to older versions.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 
 from alphafair import __version__
@@ -37,8 +39,14 @@ def schema() -> list[Migration]:
     return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
 
 
-def migrate(connection: sqlite3.Connection, known: Sequence[Migration], *, read_only: bool = False) -> None:
-    """Migrate a file to the current version, each migration recorded in its own transaction."""
+def migrate(
+    connection: sqlite3.Connection,
+    known: Sequence[Migration],
+    *,
+    read_only: bool = False,
+    prove: Callable[[], None] = lambda: None,
+) -> None:
+    """Migrate a file to the current version in one transaction, which is committed once `prove` returns."""
     newest = known[-1][0]
     done = _done(connection)
     if done > newest:
@@ -50,23 +58,30 @@ def migrate(connection: sqlite3.Connection, known: Sequence[Migration], *, read_
         raise InvalidArgument(
             "path", f"a file of version {newest}", done, "Open it for writing once, which migrates it."
         )
-    if done < newest:
-        connection.create_function("with_present_names", 1, with_present_names, deterministic=True)
-    for number, name, text in known:
-        if number > done:
-            record = "insert into migration values (?, ?, ?, ?)"
-            connection.execute("begin immediate")
-            try:
-                if _done(connection) == 0 and not _has_records(connection):
-                    connection.execute(RECORDS)
+    if done == newest:
+        return
+    connection.create_function("with_present_names", 1, with_present_names, deterministic=True)
+    connection.execute("begin immediate")
+    try:
+        if not _has_records(connection):
+            connection.execute(RECORDS)
+        for number, name, text in known:
+            if number > done:
                 for statement in _statements(text):
                     connection.execute(statement)
-                connection.execute(record, (number, name, __version__, time.time_ns() // 1000))
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
+                record = (number, name, __version__, time.time_ns() // 1000)
+                connection.execute("insert into migration values (?, ?, ?, ?)", record)
+        prove()
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def is_older(connection: sqlite3.Connection) -> bool:
+    """Whether an older version of this package made a file."""
+    return 0 < _done(connection) < schema()[-1][0]
 
 
 def with_present_names(body: str) -> str:

@@ -206,8 +206,9 @@ class PostgresStore:
             if (read_only or not create) and not has_table(connection, self.schema, "migration"):
                 allowed, repair = f"a database with the schema {self.schema}", "Check the address for a typo."
                 raise InvalidArgument("address", allowed, self.path, repair)
-            was_empty = migrate(connection, self.schema, read_only=read_only)
-            check_schema(connection, self.schema)
+            with connection.transaction():  # one that is refused is left as it was
+                was_empty = migrate(connection, self.schema, read_only=read_only)
+                check_schema(connection, self.schema)
             return was_empty
 
         try:

@@ -32,6 +32,7 @@ from alphafair.engine.ledger import (
     FoundDecision,
     FoundRow,
     KeyRow,
+    Ledger,
     LogSearch,
     SavedState,
     Snapshot,
@@ -40,7 +41,7 @@ from alphafair.engine.ledger import (
     check_finite,
     split_state,
 )
-from alphafair.engine.migrations import check_schema, migrate, schema
+from alphafair.engine.migrations import check_schema, is_older, migrate, schema
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id, which marks a file of this package
@@ -142,7 +143,14 @@ class SqliteStore:
     shared: Final = False
     key: Final = None
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, connect: Connect = sqlite3.connect):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        connect: Connect = sqlite3.connect,
+        prove: Callable[[Ledger], None] = lambda ledger: None,
+    ) -> None:
         self.path, self.read_only, self._connect = Path(path), read_only, connect
         self.files = DatabaseFiles(path)
         self._lock: WriterLock | None = None
@@ -154,6 +162,7 @@ class SqliteStore:
             if not read_only:
                 self.files.make_private()
             self.connection = self._open()
+            self._migrate(prove)
             self.files.remember(only_grows=not read_only)
         except BaseException:
             self.close()
@@ -180,7 +189,6 @@ class SqliteStore:
                 connection.execute("pragma cache_size = -16384")  # kB
                 connection.execute("pragma secure_delete = on")
             check_schema(connection, self.path)
-            migrate(connection, schema(), read_only=self.read_only)
         except sqlite3.Error as problem:
             connection.close()
             raise Unavailable(f"{self.path}: {problem}") from problem
@@ -188,6 +196,13 @@ class SqliteStore:
             connection.close()
             raise
         return connection
+
+    def _migrate(self, prove: Callable[[Ledger], None]) -> None:
+        """Migrate an older file; where `prove` raises, or the disk is full, it stays as it was."""
+        try:
+            migrate(self.connection, schema(), read_only=self.read_only, prove=lambda: prove(self))
+        except sqlite3.Error as problem:
+            raise Unavailable(f"{self.path} cannot be migrated, and is as it was: {problem}") from problem
 
     def reader(self) -> SqliteStore:
         """Open another connection to the same file, for reading."""
@@ -674,6 +689,14 @@ def copy_pages(source: Path, part: Path) -> None:
             raise Unavailable(f"{source} cannot be read: {problem}") from problem
         with contextlib.closing(sqlite3.connect(part)) as copied:
             original.backup(copied)
+
+
+def needs_migration(path: Path) -> bool:
+    """Whether a file is of an older version; False where it cannot be read."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        return is_older(connection)
+    return False
 
 
 def make_one_file(path: Path) -> None:
