@@ -409,7 +409,7 @@ def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
             busy = [stack.enter_context(connected(shop)) for _ in range(10)]
             for connection in busy:
                 connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
-            time.sleep(0.2)
+            wait_for(lambda: sum(len(each.requests) for each in list(shop.service.connections.open)) == 10)
             more = [stack.enter_context(connected(shop)) for _ in range(60)]
             wait_for(lambda: len(shop.service.connections.open) <= 10 + 32)
             for connection in more[:20]:
@@ -463,7 +463,7 @@ def test_descriptions_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_rejected_requests_are_logged_at_a_limited_rate(shop: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="alphafair.service")
-    time.sleep(1.2)  # what was sent before is told by now
+    wait_for(lambda: not shop.service._lines._n_left_out)  # of what was sent before
     caplog.clear()
     before = told(shop)
     n = 2000
@@ -480,7 +480,7 @@ def test_rejected_requests_are_logged_at_a_limited_rate(shop: Running, caplog: p
             sender.join()
     for _ in range(200):
         assert shop.raw(b"NONSENSE\r\n\r\n").startswith(b"HTTP/1.1 400 ")
-    time.sleep(1.2)
+    wait_for(lambda: not shop.service._lines._n_left_out)
     lines = [record for record in caplog.records if record.name == "alphafair.service"]
     fields = [getattr(record, "fields", {}) for record in lines]
     n_logged = sum(each.get("status", 0) >= 400 for each in fields)
