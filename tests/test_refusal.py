@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import alphafair
-from alphafair import AlphaFair, AlphaFairBandit, Groups, InvalidArgument, offline_optimum
+from alphafair import AlphaFair, AlphaFairBandit, Engine, Groups, InvalidArgument, offline_optimum
 from alphafair.cli import _Commands, with_options
 
 
@@ -90,3 +90,13 @@ def test_the_command_line_names_options_in_place_of_arguments() -> None:
     assert with_options("ca must be a file; got 1.", command) == "--dask-ca must be a file; got 1."
     assert with_options("log must be a log; got 1. Pass log=1.", command) == "log must be a log; got 1. Pass log=1."
     assert with_options(str(error), None) == str(error)
+
+
+def test_a_reward_range_may_begin_anywhere(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "shop.db") as engine:
+        engine.create("high", arms=["a", "b"], reward_range=(0.2, 5.0))
+        for low in (1e100, -2e100):
+            with pytest.raises(
+                InvalidArgument, match=re.escape("reward_range[0] must be a number in [-1e+100, 1e+100)")
+            ):
+                engine.create("other", arms=["a", "b"], reward_range=(low, 1e100))

@@ -408,8 +408,9 @@ class Engine:
         checked_label("name", name)
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
         named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
-        low = validate.number("reward_range[0]", reward_range[0], low=validate.ANY_REWARD[0], high=0.0)
-        high = validate.number("reward_range[1]", reward_range[1], low=low, high=validate.ANY_REWARD[1], low_open=True)
+        least, most = validate.ANY_REWARD
+        low = validate.number("reward_range[0]", reward_range[0], low=least, high=most, high_open=True)
+        high = validate.number("reward_range[1]", reward_range[1], low=low, high=most, low_open=True)
         if reward_wait is not None:
             reward_wait = validate.number("reward_wait", reward_wait, low=0.0, high=1e9, low_open=True)
         if default_reward is not None:
