@@ -27,6 +27,7 @@ SECTIONS = (
     "startup",
     "image",
     "service",
+    "shares",
     "page",
     "client",
     "stalls",

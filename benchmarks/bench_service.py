@@ -124,13 +124,18 @@ def running(*command: str) -> Iterator[int]:
         server.wait()
 
 
-def begin(port: int) -> None:
-    """Create the experiment when the service is ready."""
+def until_ready(port: int) -> str:
+    """The address of a service, once it is ready."""
     url = f"http://127.0.0.1:{port}"
     while True:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/ready"):
-            break
+            return url
         time.sleep(0.1)
+
+
+def begin(port: int) -> None:
+    """Create the experiment when the service is ready."""
+    url = until_ready(port)
     body = {"name": "bench", "arms": [f"arm-{k}" for k in range(N_ARMS)], "alpha": ALPHA}
     with urllib.request.urlopen(f"{url}/v1/experiments", json.dumps(body).encode()):
         pass

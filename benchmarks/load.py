@@ -35,10 +35,10 @@ def decide_and_reward(prefix: str, path: str) -> Iterator[bytes]:
         yield request(path + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
 
 
-def batches(prefix: str, path: str) -> Iterator[bytes]:
-    """The same in batches of 100."""
+def batches(prefix: str, path: str, size: int = BATCH) -> Iterator[bytes]:
+    """The same in batches."""
     for n in itertools.count():
-        ids = [f"{prefix}-{n}-{k}" for k in range(BATCH)]
+        ids = [f"{prefix}-{n}-{k}" for k in range(size)]
         items = ",".join(f'{{"context":"c{k % N_CONTEXTS}","id":"{id}"}}' for k, id in enumerate(ids))
         yield request(path + "decisions/batch", f'{{"items":[{items}]}}')
         items = ",".join(f'{{"id":"{id}","reward":{k % 2}}}' for k, id in enumerate(ids))
@@ -50,7 +50,28 @@ def nothing(prefix: str, path: str) -> Iterator[bytes]:
     return itertools.repeat(request("/", ""))
 
 
-KINDS = {"nothing": nothing, "decide_and_reward": decide_and_reward, "batches": batches}
+def metrics(prefix: str, path: str) -> Iterator[bytes]:
+    return itertools.repeat(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+
+
+def search(prefix: str, path: str) -> Iterator[bytes]:
+    """Searches of the whole log that find nothing."""
+    path = f"{path.removeprefix('/v1')}log.json?state=expired"
+    return itertools.repeat(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+
+
+def with_key(requests: Iterator[bytes], key: str) -> Iterator[bytes]:
+    header = f"\r\nauthorization: Bearer {key}\r\n".encode()
+    return (each.replace(b"\r\n", header, 1) for each in requests)
+
+
+KINDS = {
+    "nothing": nothing,
+    "decide_and_reward": decide_and_reward,
+    "batches": batches,
+    "metrics": metrics,
+    "search": search,
+}
 
 
 class Load:
@@ -129,7 +150,10 @@ async def run(options: argparse.Namespace) -> dict[str, object]:
     load, loop = Load(options.rate), asyncio.get_running_loop()
     mark = f"{time.time_ns():x}"
     for k in range(options.connections):
-        requests = KINDS[kind](f"{mark}-{k}", EXPERIMENT.format(options.experiment))
+        named = f"{mark}-{k}", EXPERIMENT.format(options.experiment)
+        requests = batches(*named, options.batch) if kind == "batches" else KINDS[kind](*named)
+        if options.key is not None:
+            requests = with_key(requests, options.key)
         await loop.create_connection(lambda requests=requests: Connection(load, requests), "127.0.0.1", port)  # type: ignore[misc]
     per_second = await load.run(seconds)
     times = sorted(load.times)
@@ -150,6 +174,8 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rate", type=float)
     parser.add_argument("--experiment", default="bench")
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--key")
     print(json.dumps(uvloop.run(run(parser.parse_args()))))
 
 

@@ -67,6 +67,7 @@ def running(
     path: Path, *, engine: Engine | None = None, ready: bool = True, port: int = 0, **settings: Any
 ) -> Iterator[Running]:
     service = Service(engine or Engine.open(path, seed=0), path, **settings)
+    service.measures.kept_for = 0.0  # tests look at numbers as soon as they change
     sockets = bound_to_port("127.0.0.1", port)
     server = Server(service, sockets)
     thread = threading.Thread(target=server.run)

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from alphafair.service.page_files import PageFiles
 from alphafair.service.page_views import sparkline
 from alphafair.service.routes import ROUTES
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
+from alphafair.service.shares import Places
 from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
 from tests.stores import both_stores, live_state, open_store
 
@@ -469,6 +470,17 @@ def test_what_another_alpha_would_have_earned(shop: Running, monkeypatch: pytest
     assert get(shop, f"{path}?renew=true")["status"] == "computing"
 
 
+def test_a_curve_that_has_to_wait_has_not_failed(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(shop.engine, "home", 120)
+    monkeypatch.setattr(calculations.Calculations, "get", lambda *arguments, **options: None)
+    path = "/experiments/home/what-if.json"
+    assert get(shop, path)["status"] == "computing"
+    answer = shop.http.get(f"{path}?renew=true")
+    assert (answer.status_code, error(answer)["code"]) == (503, "busy")
+    id = shop.engine.decide("home", "v").id
+    assert get(shop, f"/experiments/home/decision.json?id={id}")["probabilities_status"] == "computing"
+
+
 def test_a_failed_calculation_is_reported(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     play(shop.engine, "home", 120)
     monkeypatch.setattr(calculations.sys, "executable", "/no/such/program")
@@ -618,7 +630,7 @@ def test_many_watchers_share_one_look(shop: Running, monkeypatch: pytest.MonkeyP
         for reader in readers:
             while reader.next()["data"]["position"] < shop.engine.position:
                 pass
-    assert shop.service.watchers.n_watching == 10
+    assert shop.service.watchers.places.n_held == 10
     assert len(looks) < 10
     for stream, client in zip(streams, clients, strict=True):
         stream.__exit__(None, None, None)
@@ -649,12 +661,28 @@ def test_a_message_is_followed_by_a_longer_pause(shop: Running, monkeypatch: pyt
 
 
 def test_only_so_many_may_watch(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchers, "MAX_WATCHERS", 1)
+    monkeypatch.setattr(shop.service.watchers, "places", Places(1, 1))
     with watching(shop, "/events") as answer:
         Events(answer).next()
         with httpx.Client(base_url=shop.url) as other:
             assert error(other.get("/events"))["code"] == "too_many_watchers"
     assert error(shop.http.get("/experiments/nope/events"))["code"] == "unknown_experiment"
+
+
+def test_one_key_has_half_of_the_streams(
+    locked: tuple[Running, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, tokens = locked
+    monkeypatch.setattr(shop.service.watchers, "places", Places(4, 2, for_admins=1))
+
+    def begun(role: str) -> int:
+        answer = stack.enter_context(watching(shop, "/events", authorization=f"Bearer {tokens[role]}"))
+        return answer.status_code
+
+    with ExitStack() as stack:
+        assert [begun("read") for _ in range(3)] == [200, 200, 503]
+        assert [begun(role) for role in ("log", "write", "log", "elsewhere", "admin")] == [200, 200, 503, 503, 200]
+    wait_for(lambda: shop.service.watchers.places.n_held, lambda n: n == 0)
 
 
 def test_a_stream_ends_with_its_key(locked: tuple[Running, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Reward, Unavailable, export
-from alphafair.service import exports, handlers
+from alphafair.service import exports, handlers, keys
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running, wait_for
@@ -88,7 +88,10 @@ def metric(shop: Running, name: str) -> float:
     return float(line.split()[1])
 
 
-def test_more_exports_than_the_limit_are_rejected(shop: Running, fake: type[FakeProcess]) -> None:
+def test_more_exports_than_the_limit_are_rejected(
+    shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.service.exports.places, "per_caller", exports.MAX_EXPORTS)  # there are no keys
     fake.gate.clear()
     fake.chunks = [b"one\n", b"two\n"]
     before, answers = metric(shop, "alphafair_exports_refused_total"), list[str]()
@@ -175,6 +178,27 @@ def test_an_export_in_progress_is_not_aborted(
     monkeypatch.setattr(exports, "Process", Slow)
     fake.chunks = [b"one"] * 5
     assert shop.http.get(LOG).text == "one" * 5
+
+
+def test_one_key_has_one_export_and_admins_have_a_place(fake: type[FakeProcess], tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    tokens = {name: keys.create(path, "log", name) for name in ("one", "other", "third")}
+    tokens["admin"] = keys.create(path, "admin", "admin")
+    with running(path) as shop, contextlib.ExitStack() as stack:
+        shop.engine.create("home", arms=ARMS)
+        fake.chunks = [b"one\n"] * 100_000
+
+        def begun(name: str) -> int:
+            options: Any = {"headers": {"authorization": f"Bearer {tokens[name]}"}, "timeout": 30.0}
+            return stack.enter_context(httpx.stream("GET", shop.url + LOG, **options)).status_code
+
+        assert [begun(name) for name in ("one", "one", "other", "third")] == [200, 503, 200, 503]
+        assert begun("admin") == 200
+        assert len(shop.service.exports.running) == exports.MAX_EXPORTS + 1
+        stack.close()
+        wait_for(lambda: not shop.service.exports.running)
+        assert shop.service.exports.places.n_held == 0
+        assert begun("one") == 200
 
 
 def test_an_export_has_a_time_limit(shop: Running, fake: type[FakeProcess], monkeypatch: pytest.MonkeyPatch) -> None:

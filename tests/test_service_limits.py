@@ -17,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.service import openapi
+from alphafair.engine.reports import LogFilter, LogPage
+from alphafair.service import keys, openapi, routes
 from alphafair.service.connections import Timeouts
+from alphafair.service.routes import ROUTES
 from alphafair.service.service import Limits
-from tests.serving import ARMS, Running, running, told, wait_for
+from tests.serving import ARMS, Running, error, running, told, wait_for
 from tests.stores import both_stores
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -492,3 +494,123 @@ def test_rejected_requests_are_logged_at_a_limited_rate(shop: Running, caplog: p
     assert after[name] - before.get(name, 0.0) == n_left_out
     name = 'alphafair_requests_total{route="other",status="404"}'
     assert after[name] - before.get(name, 0.0) == n
+
+
+def test_strangers_push_no_line_of_a_key_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """While somebody without a key, and a key that reads, ask for what is not there, every change has its line."""
+    caplog.set_level(logging.INFO, logger="alphafair.service")
+    path = tmp_path / "shop.db"
+    admin, reader = (keys.create(path, role, role) for role in ("admin", "read"))
+    n = 500
+    with running(path) as shop:
+        headers = {"authorization": f"Bearer {admin}"}
+
+        def flood(*lines: str) -> None:
+            request = "\r\n".join(["GET /v1/experiments/nope HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
+            with connected(shop) as connection, connection.makefile("rb") as file:
+                sender = threading.Thread(target=connection.sendall, args=(request * n,))
+                sender.start()
+                found = answers(file)
+                assert {next(found)[0] for _ in range(n)} <= {401, 404}
+                sender.join()
+
+        for lines in ((), (f"Authorization: Bearer {reader}",)):
+            flood(*lines)
+            for k in range(40):
+                body = {"role": "metrics", "name": f"scraper {k}"}
+                assert shop.http.post("/v1/keys", json=body, headers=headers).status_code == 201
+        shop.engine.create("home", arms=ARMS)
+        assert shop.http.get("/v1/experiments/home/log?format=csv", headers=headers).status_code == 200
+        wait_for(lambda: sum(record.getMessage().startswith("too many lines") for record in caplog.records) >= 2)
+    lines = [vars(record).get("fields", {}) for record in caplog.records if record.name == "alphafair.service"]
+    author = f"admin ({admin.split('_')[1]})"
+    made = [each["key"] for each in lines if each.get("path") == "/v1/keys"]
+    assert made == [author] * 80
+    assert [each["key"] for each in lines if each.get("path", "").endswith("/log")] == [author]
+    counts = [each["statuses"] for each in lines if "statuses" in each]
+    n_lines = {status: sum(each.get("status") == status for each in lines) for status in (401, 404)}
+    for status in (401, 404):
+        assert n_lines[status] + sum(each.get(str(status), 0) for each in counts) == n
+        assert 0 < n_lines[status] <= 200
+
+
+def test_all_routes_that_change_something_are_always_logged() -> None:
+    changes = {route for route in ROUTES if route.method != "GET" and route.role is not None and not route.busy}
+    assert {route for route in ROUTES if route.always_logged} == changes | {routes.LOG}
+
+
+# requests whose work grows with the log
+
+
+def test_searches_of_one_key_leave_threads_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that never end keep nobody from reading, and another key's search gets a thread."""
+    path = tmp_path / "shop.db"
+    tokens = {name: keys.create(path, "log", name) for name in ("one", "other")}
+    ended, begun = threading.Event(), list[str]()
+    with running(path) as shop, contextlib.ExitStack() as stack:
+        shop.engine.create("home", arms=ARMS)
+        find = shop.engine.log_page
+
+        def slow(name: str, wanted: LogFilter, limit: int) -> LogPage:
+            begun.append(name)
+            if wanted.context == "slow":
+                assert ended.wait(30.0)
+            return find(name, wanted, limit)
+
+        monkeypatch.setattr(shop.engine, "log_page", slow)
+        stack.callback(ended.set)
+        head = f"Host: localhost\r\nAuthorization: Bearer {tokens['one']}\r\n\r\n"
+        for _ in range(40):
+            connection = stack.enter_context(connected(shop))
+            connection.sendall(f"GET /experiments/home/log.json?context=slow HTTP/1.1\r\n{head}".encode())
+        wait_for(lambda: shop.service.scans.places.n_held == 40)
+        assert len(begun) == 2
+        own, others = ({"authorization": f"Bearer {tokens[name]}"} for name in ("one", "other"))
+        for headers in (own, others):
+            assert shop.http.get("/metrics", headers=headers).status_code == 200
+            assert shop.http.get("/v1/experiments/home", headers=headers).status_code == 200
+            assert shop.http.get("/index.json", headers=headers).status_code == 200
+        assert shop.http.get("/experiments/home/log.json", headers=others).status_code == 200
+        assert shop.http.get("/v1/experiments/home/history", headers=others).status_code == 200
+        monkeypatch.setattr(shop.service.scans.places, "per_caller", 40)
+        refused = shop.http.get("/v1/experiments/home/history", headers=own)
+        assert (refused.status_code, refused.headers["retry-after"], error(refused)["code"]) == (503, "1", "busy")
+        ended.set()
+        wait_for(lambda: shop.service.scans.places.n_held == 0)
+
+
+def test_metrics_are_computed_once_a_second_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "shop.db"
+    tokens = [keys.create(path, "metrics", f"scraper {k}") for k in range(3)]
+    tokens.append(keys.create(path, "metrics", "limited", experiments=["home"]))
+    with running(path) as shop:
+        shop.service.measures.kept_for = 60.0
+        page, calls = shop.service.measures.page, list[str]()
+
+        def counted(caller: keys.Caller) -> bytes:
+            calls.append(caller.name)
+            return page(caller)
+
+        monkeypatch.setattr(shop.service.measures, "page", counted)
+        for _ in range(3):
+            for token in tokens:
+                assert shop.http.get("/metrics", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert calls == ["scraper 0", "limited"]  # a key that sees other experiments gets a page of its own
+
+
+def test_a_key_whose_commands_wait_is_rejected_before_its_body(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    token = keys.create(path, "write", "one")
+    with running(path) as shop:
+        shop.engine.create("home", arms=ARMS)
+        caller = shop.service.keyring.find(token)
+        assert caller is not None
+        places = shop.service.writer.places
+        assert places.take(caller, places.per_caller)
+        with connected(shop) as connection:
+            key = b"Authorization: Bearer %s\r\n" % token.encode()
+            connection.sendall(HEAD + key + b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+            assert refused(connection) == (503, "overloaded")
+        places.release(caller.id, places.per_caller)
+        headers = {"authorization": f"Bearer {token}"}
+        assert shop.post("/home/decisions", {"context": "v"}, headers=headers).status_code == 200

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from alphafair.engine import Unavailable
+from alphafair.service import writer as writer_module
 from alphafair.service.errors import Failure, as_failure
+from alphafair.service.keys import Caller
 from alphafair.service.writer import Writer
 
 
@@ -38,8 +40,12 @@ def made(max_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
     return engine, writer, sizes
 
 
-async def several(writer: Writer, *commands: Sequence[Any]) -> list[asyncio.Task[list[Any]]]:
-    tasks = [asyncio.create_task(writer.submit(each)) for each in commands]
+def key(id: str, role: str = "write") -> Caller:
+    return Caller(id, id, role)
+
+
+async def several(writer: Writer, *commands: Sequence[Any], by: str = "one") -> list[asyncio.Task[list[Any]]]:
+    tasks = [asyncio.create_task(writer.submit(key(by), each)) for each in commands]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return tasks
@@ -50,7 +56,7 @@ def test_commands_that_arrive_during_a_commit_are_the_next_batch() -> None:
         engine, writer, sizes = made()
         first = await several(writer, ["a"], ["b", "c"])
         second = await several(writer, ["d"], ["e"], ["f"])
-        assert writer.n_waiting == 3
+        assert writer.places.n_held == 3
         engine.go.set()
         answers = await asyncio.gather(*first, *second)
         assert answers == [[f"answer to {each}" for each in group] for group in ("a", "bc", "d", "e", "f")]
@@ -78,14 +84,82 @@ def test_commands_above_the_limit_are_rejected() -> None:
     async def run() -> None:
         engine, writer, _ = made(max_waiting=3)
         tasks = await several(writer, ["on its way"])
-        tasks += await several(writer, ["a", "b"], ["c"])
+        tasks += await several(writer, ["a", "b"]) + await several(writer, ["c"], by="other")
         for commands in (["d"], ["e", "f"]):
             with pytest.raises(Failure) as caught:
-                await writer.submit(commands)
+                await writer.submit(key("third"), commands)
             assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
+        tasks += [asyncio.create_task(writer.submit(key("operator", "admin"), ["x"]))]  # a place is kept for admins
+        await asyncio.sleep(0)
         engine.go.set()
-        assert [len(await task) for task in tasks] == [1, 2, 1]
-        assert await writer.submit(["g"]) == ["answer to g"]
+        assert [len(await task) for task in tasks] == [1, 2, 1, 1]
+        assert await writer.submit(key("one"), ["g"]) == ["answer to g"]
+        await writer.drain()
+
+    asyncio.run(run())
+
+
+def test_a_caller_beyond_its_share_is_rejected_and_no_other() -> None:
+    async def run() -> None:
+        engine, writer, _ = made(max_waiting=8)
+        tasks = await several(writer, ["on its way"])
+        tasks += await several(writer, ["a", "b", "c"])  # above the share, but nothing else of the key waits
+        with pytest.raises(Failure) as caught:
+            await writer.submit(key("one"), ["d"])
+        assert caught.value.answer.error.code == "overloaded"
+        tasks += await several(writer, ["e"], ["f"], by="other")
+        engine.go.set()
+        assert [len(await task) for task in tasks] == [1, 3, 1, 1]
+        assert await writer.submit(key("one"), ["g"]) == ["answer to g"]
+        assert (writer.places.n_held, dict(writer.places.held)) == (0, {})
+        await writer.drain()
+
+    asyncio.run(run())
+
+
+def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty batches of one key do not delay another key by more than the commit that runs and its own."""
+    monkeypatch.setattr(writer_module, "LONGEST_BATCH", 4)
+
+    async def run() -> None:
+        engine, writer, _ = made(max_waiting=1000)
+        tasks = await several(writer, ["on its way"])
+        tasks += await several(writer, *([f"{k}a", f"{k}b", f"{k}c", f"{k}d"] for k in range(40)))
+        tasks += await several(writer, ["x"], ["y"], ["z"], by="neighbour")
+        engine.go.set()
+        await asyncio.gather(*tasks)
+        assert engine.groups[1:5] == [
+            ["0a", "0b", "0c", "0d"],
+            ["x", "1a", "1b", "1c", "1d"],
+            ["y", "2a", "2b", "2c", "2d"],
+            ["z", "3a", "3b", "3c", "3d"],
+        ]
+        assert [len(group) for group in engine.groups[5:]] == [4] * 36
+        await writer.drain()
+
+    asyncio.run(run())
+
+
+def test_changes_of_a_caller_are_made_one_at_a_time() -> None:
+    """So commits of others, and changes of other keys, wait for one of them at most."""
+
+    async def run() -> None:
+        engine, writer, _ = made()
+        engine.go.set()
+        order, gate = list[str](), threading.Event()
+
+        def change(name: str) -> Callable[[], object]:
+            return lambda: (gate.wait(), order.append(name))
+
+        changes = [asyncio.create_task(writer.change(key("one", "admin"), change(f"change {k}"))) for k in range(5)]
+        await asyncio.sleep(0)
+        changes.append(asyncio.create_task(writer.change(key("other", "admin"), change("other"))))
+        command = asyncio.create_task(writer.submit(key("third"), ["a"]))
+        command.add_done_callback(lambda _: order.append("command"))
+        await asyncio.sleep(0.01)
+        gate.set()
+        await asyncio.gather(command, *changes)
+        assert max(order.index("other"), order.index("command")) < order.index("change 2")
         await writer.drain()
 
     asyncio.run(run())
@@ -102,7 +176,7 @@ def test_a_failed_commit_fails_only_its_batch() -> None:
                 await task
             assert as_failure(caught.value).status == 503
         engine.problem = None
-        assert await writer.submit(["c"]) == ["answer to c"]
+        assert await writer.submit(key("one"), ["c"]) == ["answer to c"]
         await writer.drain()
 
     asyncio.run(run())
@@ -140,7 +214,7 @@ def test_other_work_runs_between_commits() -> None:
         engine, writer, _ = made()
         engine.go.set()
         order: list[str] = []
-        await asyncio.gather(writer.submit(["a"]), writer.run(lambda: order.append("between")))
+        await asyncio.gather(writer.submit(key("one"), ["a"]), writer.run(lambda: order.append("between")))
         assert order == ["between"]
         await writer.drain()
 

@@ -35,8 +35,14 @@ def command(
     max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="BYTES", help="The longest accepted body.")] = 1
     << 20,
     max_waiting: Annotated[
-        int, typer.Option("--max-waiting", min=1, metavar="N", help="Answer 503 if more commands wait for the disk.")
-    ] = 10_000,
+        int,
+        typer.Option(
+            "--max-waiting",
+            min=1,
+            metavar="N",
+            help="Answer 503 if more commands wait for the disk, or a quarter of one key.",
+        ),
+    ] = 20_000,
     max_contexts: Annotated[
         int | None,
         typer.Option(
@@ -49,7 +55,10 @@ def command(
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", min=0.001, metavar="N", help="Requests per second and key (or address). Default: unlimited."
+            "--rate",
+            min=0.001,
+            metavar="N",
+            help="Requests, and items of batches, per second and key (or address). Default: unlimited.",
         ),
     ] = None,
     max_connections: Annotated[

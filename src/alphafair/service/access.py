@@ -8,6 +8,7 @@ a foreign `Origin`, a foreign `Host` (DNS rebinding) or, for links and images, a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -19,7 +20,7 @@ from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change, token
 GET_ANOTHER_KEY = "Ask the operator of the service for another key."
 CREATE_A_KEY = "Create a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-BURST = 2.0  # seconds' worth of requests that may come at once
+BURST = 2.0  # seconds' worth of requests and items that may come at once
 MAX_CALLERS = 10_000
 
 
@@ -64,8 +65,8 @@ class Access:
         else:
             _check_local(headers.get(b"host", b""), headers.get(b"origin"), headers.get(b"sec-fetch-site"))
             caller = Caller(address, LOCAL, "admin")
-        if self.rate is not None and counted:
-            self._count(caller.id, self.rate)
+        if counted:
+            self.count(caller.id)
         return caller
 
     def _owner(self, headers: Mapping[bytes, bytes], role: Role | None, method: str) -> Caller | None:
@@ -96,13 +97,20 @@ class Access:
             message = "The keys cannot be read from the database, so no key is accepted."
             raise failure(503, "keys_unreadable", message, repair="Send the request again later.", retry_after="1")
 
-    def _count(self, caller: str, rate: float) -> None:
+    def count(self, caller: str, n: int = 1, *, already: int = 0) -> None:
+        """Count n requests or items of a caller, of which some were counted already; 429 while it is ahead of its rate.
+
+        What is larger than the rate is accepted whole, and the caller has to wait for as long as it is worth.
+        """
+        if self.rate is None:
+            return
         now = self._clock()
-        due = max(self._next_due.get(caller, 0.0), now)
+        due = max(self._next_due.get(caller, 0.0) - already / self.rate, now)
         if due - now > BURST:
-            message = f"More than {rate:g} requests per second."
-            raise failure(429, "too_many_requests", message, repair="Send fewer, or use batches.", retry_after="1")
-        self._next_due[caller] = due + 1.0 / rate
+            message = f"More than {self.rate:g} requests and items of batches per second."
+            wait = str(math.ceil(due - now - BURST))
+            raise failure(429, "too_many_requests", message, repair="Send fewer.", retry_after=wait)
+        self._next_due[caller] = due + n / self.rate
         if len(self._next_due) > MAX_CALLERS:
             self._next_due = {each: then for each, then in self._next_due.items() if then > now}
 
@@ -114,10 +122,10 @@ def check_sees(caller: Caller, experiment: str) -> None:
         raise failure(403, "forbidden", f"This key is limited to {allowed}.", repair=GET_ANOTHER_KEY)
 
 
-def check_unlimited(caller: Caller) -> None:
+def check_unlimited(caller: Caller, action: str) -> None:
     """Reject a key that is limited to some experiments."""
     if caller.experiments is not None:
-        message = "A key that is limited to some experiments cannot manage keys."
+        message = f"A key that is limited to some experiments cannot {action}."
         raise failure(403, "forbidden", message, repair=GET_ANOTHER_KEY)
 
 

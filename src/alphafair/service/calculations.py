@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from alphafair.engine.jobs import Job
+from alphafair.service.keys import Caller
+from alphafair.service.shares import Places, Pool
 
 LONGEST: Final = 600.0  # seconds
 MOST_KEPT: Final = 200  # results
-MOST_WAITING: Final = 20  # calculations that have not begun
+MOST_WAITING: Final = 20  # calculations that are not done, and one more for an admin key without limits
+PER_CALLER: Final = 2
+TRY_AGAIN: Final = 60.0  # seconds after which one that failed is begun again, once somebody asks for it
 SomeJob = TypeVar("SomeJob", bound=Job)
 
 
@@ -37,12 +43,13 @@ class Calculation(Generic[SomeJob]):
 
 
 class Calculations:
-    """All calculations of one service, by their jobs."""
+    """All calculations of one service, by their jobs; callers have turns."""
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="calculate")
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        threads = ThreadPoolExecutor(1, thread_name_prefix="calculate")
+        self._pool = Pool(threads, Places(MOST_WAITING, PER_CALLER, for_admins=1), at_once=1, per_caller=1)
         self._kept: OrderedDict[Job, Calculation[Any]] = OrderedDict()
-        self._running: set[asyncio.Future[None]] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
@@ -50,54 +57,69 @@ class Calculations:
         """The last calculation of a job that was begun."""
         return self._kept.get(job)
 
-    def begin(self, job: SomeJob) -> Calculation[SomeJob]:
-        """Start a calculation, unless it is being computed; the result of an earlier one is forgotten."""
+    def get(
+        self, caller: Caller, job: SomeJob, *, again: bool = False, when_older: float = math.inf
+    ) -> Calculation[SomeJob] | None:
+        """The calculation of a job, begun if there is none; None if it should begin, but too many wait: ask later.
+
+        One that is done is begun again if that is asked for, if it is so many seconds old, or some seconds after it
+        failed; its result is forgotten.
+        """
         found = self._kept.get(job)
-        if found is not None and found.status == "computing":
-            return found
+        if found is not None:
+            age = self._clock() - found.done_at
+            is_due = again or age >= when_older or (found.status == "failed" and age >= TRY_AGAIN)
+            if found.status == "computing" or not is_due:
+                return found
         calculation = Calculation(job)
-        if len(self._running) >= MOST_WAITING or self._closed:
-            calculation.status, calculation.problem = "failed", "Too many calculations are waiting: try again later."
-            return calculation
+        if self._closed or self._pool.submit(caller, lambda: self._run(calculation)) is None:
+            return None
         self._kept[job] = calculation
         self._kept.move_to_end(job)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._run, calculation)
-        self._running.add(future)
-        future.add_done_callback(self._running.discard)
         return calculation
 
     def _run(self, calculation: Calculation[Any]) -> None:
-        """Run a process to its end, in the one thread for that."""
+        """Run a process to its end, in the one thread for that; once more if something killed it."""
+        sent = json.dumps([type(calculation.job).__name__, asdict(calculation.job)]).encode()
         try:
-            if self._closed:
-                raise OSError("the service stops")
-            sent = json.dumps([type(calculation.job).__name__, asdict(calculation.job)]).encode()
-            paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
-            with subprocess.Popen(
-                [sys.executable, "-P", "-m", "alphafair.service.calculate"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
-            ) as process:
-                self._process = process
-                try:
-                    out, errors = process.communicate(sent, timeout=LONGEST)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    raise OSError(f"it took longer than {LONGEST:.0f} seconds") from None
-            if process.returncode:
-                lines = errors.decode(errors="replace").strip().splitlines()
-                raise OSError(lines[-1] if lines else f"its process ended with code {process.returncode}")
-            calculation.result = json.loads(out)
-            calculation.status = "ready"
+            try:
+                out = self._output(sent)
+            except _Killed:
+                out = self._output(sent)
+            calculation.result, calculation.done_at = json.loads(out), self._clock()
+            calculation.status = "ready"  # last: the event loop looks at it
         except (OSError, ValueError) as problem:
-            calculation.problem, calculation.status = str(problem), "failed"
-        finally:
-            self._process = None
-            calculation.done_at = time.time()
+            calculation.problem, calculation.done_at = str(problem), self._clock()
+            calculation.status = "failed"
+
+    def _output(self, sent: bytes) -> bytes:
+        """What a process that gets a job prints."""
+        if self._closed:
+            raise OSError("the service stops")
+        paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "alphafair.service.calculate"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+        ) as process:
+            self._process = process
+            try:
+                out, errors = process.communicate(sent, timeout=LONGEST)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise OSError(f"it took longer than {LONGEST:.0f} seconds") from None
+            finally:
+                self._process = None
+        if process.returncode < 0:
+            raise _Killed(f"its process was killed by signal {-process.returncode}, perhaps for lack of memory")
+        if process.returncode:
+            lines = errors.decode(errors="replace").strip().splitlines()
+            raise OSError(lines[-1] if lines else f"its process ended with code {process.returncode}")
+        return out
 
     async def close(self) -> None:
         """End the process that runs, and start no other."""
@@ -105,4 +127,8 @@ class Calculations:
         process = self._process
         if process is not None and process.poll() is None:
             process.kill()
-        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._pool.close)
+
+
+class _Killed(OSError):
+    """The process of a calculation was ended from outside."""

@@ -52,6 +52,7 @@ class Failure(Exception):
         super().__init__(problem.message)
         error = Problem(problem.code, _cut(problem.message) or "", _cut(problem.argument), _cut(problem.repair))
         self.status, self.answer, self.headers = status, ErrorAnswer(error, outcome), headers or {}
+        self.pause = 0.0  # seconds until it is sent, so that who repeats the request at once costs little
 
 
 def _cut(text: str | None) -> str | None:

@@ -18,9 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from alphafair.engine import Unavailable
 from alphafair.engine.export import ExportJob
-from alphafair.service.errors import failure
+from alphafair.service.keys import Caller
+from alphafair.service.shares import Places
 
-MAX_EXPORTS = 2  # at a time
+MAX_EXPORTS = 2  # at a time, and one more that only an admin key without limits may begin
+PER_CALLER = 1
 STALLED = 60.0  # seconds without a byte from the process
 LONGEST = 3600.0  # seconds for a whole export
 NOT_STARTED = 10.0  # seconds until the first chunk is read, which never happens if the response failed
@@ -35,16 +37,16 @@ class Exports:
         self.running: set[Export] = set()
         self.n_refused = 0  # because too many were running
         self.n_cut = 0  # because they took too long
-        self._threads = ThreadPoolExecutor(MAX_EXPORTS, thread_name_prefix="export")
+        self.places = Places(MAX_EXPORTS, PER_CALLER, for_admins=1)
+        self._threads = ThreadPoolExecutor(MAX_EXPORTS + 1, thread_name_prefix="export")
 
-    async def begin(self, job: ExportJob) -> AsyncIterator[bytes]:
+    async def begin(self, caller: Caller, job: ExportJob) -> AsyncIterator[bytes]:
         """Start an export and wait for its first bytes; the chunks of the whole."""
-        if len(self.running) >= MAX_EXPORTS:
+        if not self.places.take(caller):
             self.n_refused += 1
-            message = f"{MAX_EXPORTS} exports are in progress, the most at a time."
             repair = "Try again later, or export from a backup."
-            raise failure(503, "exports_busy", message, repair=repair, retry_after=str(RETRY_AFTER))
-        export = Export(self, self._threads)
+            raise self.places.refusal(caller, "exports_busy", "Exports", repair=repair, retry_after=RETRY_AFTER)
+        export = Export(self, self._threads, caller.id)
         self.running.add(export)
         try:
             first = await export.start(job)
@@ -62,8 +64,8 @@ class Exports:
 class Export:
     """One export: a process and its reader."""
 
-    def __init__(self, exports: Exports, threads: ThreadPoolExecutor) -> None:
-        self._exports, self._threads = exports, threads
+    def __init__(self, exports: Exports, threads: ThreadPoolExecutor, caller_id: str) -> None:
+        self._exports, self._threads, self._caller_id = exports, threads, caller_id
         self._loop = asyncio.get_running_loop()
         self._process: Process | None = None
         self._longest = self._loop.call_later(LONGEST, self._cut)
@@ -111,6 +113,7 @@ class Export:
             self._not_started.cancel()
         if self in self._exports.running:
             self._exports.running.remove(self)
+            self._exports.places.release(self._caller_id)
             if self._process is not None:
                 self._process.kill()  # a thread that reads from it gets its end
                 self._threads.submit(self._process.close)

@@ -12,6 +12,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -35,7 +36,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
 from alphafair.service import keys
-from alphafair.service.access import check_sees, check_unlimited
+from alphafair.service.access import check_unlimited
 from alphafair.service.errors import Failure, as_failure, outcome_failure
 from alphafair.service.keys import Caller, Key
 from alphafair.service.messages import (
@@ -87,21 +88,21 @@ CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment
 
 async def decide(service: Service, request: Request, name: str, body: DecisionRequest) -> Receipt:
     command = Decide(name, body.context, body.id, body.available, body.deferred)
-    receipt: Receipt = await _submit(service, command)
+    receipt: Receipt = await _submit(service, request, command)
     return receipt
 
 
 async def reward(service: Service, request: Request, name: str, body: RewardRequest) -> Outcome:
-    return _successful(await _submit(service, Reward(body.id, body.reward, name)))
+    return _successful(await _submit(service, request, Reward(body.id, body.reward, name)))
 
 
 async def activate(service: Service, request: Request, name: str, body: ActivationRequest) -> Outcome:
-    return _successful(await _submit(service, Activate(body.id, name)))
+    return _successful(await _submit(service, request, Activate(body.id, name)))
 
 
 async def decide_many(service: Service, request: Request, name: str, body: DecisionBatch) -> DecisionAnswers:
     commands = [Decide(name, each.context, each.id, each.available, each.deferred) for each in body.items]
-    answers = await _submit_many(service, commands)
+    answers = await _submit_many(service, request, commands)
     errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, RequestError)})
     return DecisionAnswers(
         [DecisionItem(error=errors[k]) if k in errors else DecisionItem(*each) for k, each in enumerate(answers)]
@@ -109,7 +110,7 @@ async def decide_many(service: Service, request: Request, name: str, body: Decis
 
 
 async def reward_many(service: Service, request: Request, name: str, body: RewardBatch) -> RewardAnswers:
-    answers = await _submit_many(service, [Reward(each.id, each.reward, name) for each in body.items])
+    answers = await _submit_many(service, request, [Reward(each.id, each.reward, name) for each in body.items])
     failures = {
         k: as_failure(each) if isinstance(each, RequestError) else outcome_failure(each.outcome)
         for k, each in enumerate(answers)
@@ -118,15 +119,17 @@ async def reward_many(service: Service, request: Request, name: str, body: Rewar
     return RewardAnswers([RewardItem(getattr(each, "outcome", None), errors.get(k)) for k, each in enumerate(answers)])
 
 
-async def _submit(service: Service, command: Any) -> Any:
-    (answer,) = await service.writer.submit((command,))
+async def _submit(service: Service, request: Request, command: Any) -> Any:
+    (answer,) = await service.writer.submit(caller_of(request), (command,))
     if isinstance(answer, RequestError):
         raise answer
     return answer
 
 
-async def _submit_many(service: Service, commands: list[Any]) -> list[Any]:
-    answers = await service.writer.submit(commands)
+async def _submit_many(service: Service, request: Request, commands: list[Any]) -> list[Any]:
+    caller = caller_of(request)
+    service.access.count(caller.id, len(commands), already=1)
+    answers = await service.writer.submit(caller, commands)
     if isinstance(answers[0], RequestError) and answers[0].code == "unknown_experiment":
         raise answers[0]  # the path is wrong, not an item
     return answers
@@ -164,17 +167,18 @@ async def create(service: Service, request: Request, body: NewExperiment) -> Exp
     for name in settings.keys() & CREATE_ARGUMENTS:
         repair = f"Send it as {name!r}." if name in body.__struct_fields__ else "Leave it out."
         raise InvalidArgument(f"settings.{name}", "a setting of the policy", settings[name], repair)
-    check_sees(caller_of(request), body.name)
+    check_unlimited(caller_of(request), "create experiments")  # a new one takes memory from the others
     return await _change(service, request, body.name, lambda: service.engine.create(**arguments, **settings))
 
 
 async def experiments(service: Service, request: Request) -> Experiments:
     caller = caller_of(request)
-    return Experiments([name for name in await asyncio.to_thread(service.engine.experiments) if caller.sees(name)])
+    names = await service.reads.run(caller, service.engine.experiments)
+    return Experiments([name for name in names if caller.sees(name)])
 
 
 async def experiment(service: Service, request: Request, name: str) -> ExperimentAnswer:
-    return await asyncio.to_thread(_described, service, name)
+    return await service.reads.run(caller_of(request), lambda: _described(service, name))
 
 
 async def change(service: Service, request: Request, name: str, body: Change) -> ExperimentAnswer:
@@ -200,29 +204,31 @@ async def erase(service: Service, request: Request, name: str, query: ContextQue
 
 
 async def history(service: Service, request: Request, name: str) -> History:
-    return History([ChangeItem(*each) for each in await asyncio.to_thread(service.engine.history, name)])
+    found = await service.scans.run(caller_of(request), lambda: service.engine.history(name))
+    return History([ChangeItem(*each) for each in found])
 
 
 async def log(service: Service, request: Request, name: str, query: LogQuery) -> Response:
-    job = await asyncio.to_thread(service.engine.export_job, name, query.format)
-    stream = await service.exports.begin(job)
+    caller = caller_of(request)
+    job = await service.reads.run(caller, lambda: service.engine.export_job(name, query.format))
+    stream = await service.exports.begin(caller, job)
     headers = {b"content-disposition": _attachment(name, query.format).encode("ascii")}
     return Response(200, headers=headers, content_type=b"application/octet-stream", stream=stream)
 
 
 async def _change(service: Service, request: Request, name: str, act: Callable[[], None]) -> ExperimentAnswer:
     """Change an experiment between two commits, in the caller's name, and describe it."""
-    author = caller_of(request).recorded_as
+    caller = caller_of(request)
 
     def work() -> ExperimentAnswer:
-        with service.engine.acting_as(author):
+        with service.engine.acting_as(caller.recorded_as):
             act()
         try:
             return _described(service, name)
         except Exception as problem:
             raise Uncertain(f"The change was made, but its result cannot be read: {problem}") from problem
 
-    return await service.writer.run(work)
+    return await service.writer.change(caller, work)
 
 
 def _attachment(name: str, format: str) -> str:
@@ -329,7 +335,7 @@ async def revoke_key(service: Service, request: Request, id: str) -> KeyAnswer:
 def _key_manager(request: Request) -> str:
     """The caller as the author of a change of keys; rejected if its own key is limited."""
     caller = caller_of(request)
-    check_unlimited(caller)
+    check_unlimited(caller, "manage keys")
     return caller.recorded_as
 
 
@@ -370,7 +376,9 @@ async def ready(service: Service, request: Request) -> Response:
 
 
 async def prometheus(service: Service, request: Request) -> Response:
-    page = await asyncio.to_thread(service.measures.page, caller_of(request))
+    caller, measures = caller_of(request), service.measures
+    made = partial(asyncio.to_thread, measures.page, caller)
+    page = await service.shared.get(("metrics", caller.experiments), made, seconds=measures.kept_for)
     return Response(200, page, content_type=b"text/plain; charset=utf-8")
 
 

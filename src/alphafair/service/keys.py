@@ -75,6 +75,11 @@ class Caller(NamedTuple):
         return self.experiments is None or experiment in self.experiments
 
     @property
+    def is_operator(self) -> bool:
+        """Whether this is an admin key without limits: a place is kept for such a key."""
+        return self.role == "admin" and self.experiments is None
+
+    @property
     def recorded_as(self) -> str:
         """The author of this caller's changes, as `Engine.history` shows it."""
         return LOCAL if self.name == LOCAL else f"{self.name} ({self.id})"

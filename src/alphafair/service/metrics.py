@@ -38,6 +38,7 @@ class Measures:
         self.times: dict[str, list[float]] = {}  # by route: how many in each bucket, and the sum
         self.commit_seconds = 0.0  # how long the disk takes, smoothed
         self.unlogged = 0
+        self.kept_for = 1.0  # seconds: the page is computed so often at most, for all who ask
         self.closed = dict.fromkeys(REASONS, 0)  # connections, by reason
         self.registry = CollectorRegistry()
         self._commits = self._histogram("commit_seconds", "Seconds to decide, write and learn.", COMMIT_SECONDS)
@@ -106,7 +107,7 @@ class Measures:
         help = "Seconds from a decision, or its activation, to its reward."
         buckets = _cumulative(DELAYS, self._delays.tolist())
         yield HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
-        waiting = service.writer.n_waiting
+        waiting = service.writer.places.n_held
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", waiting)
         exports = service.exports
         yield GaugeMetricFamily("alphafair_exports", "Exports in progress.", len(exports.running))

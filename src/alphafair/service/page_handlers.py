@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 import re
-import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -76,12 +76,14 @@ async def page(service: Service, request: Request) -> Response:
 
 
 async def experiment_page(service: Service, request: Request, name: str) -> Response:
-    return shell(service, request, 200 if await _exists(service, name) else 404)
+    return shell(service, request, 200 if await _exists(service, request, name) else 404)
 
 
-async def _exists(service: Service, name: str) -> bool:
+async def _exists(service: Service, request: Request, name: str) -> bool:
     """Whether there is an experiment with a name; another process may have created it a moment ago."""
-    return service.engine.has(name) or name in await asyncio.to_thread(service.engine.experiments)
+    if service.engine.has(name):
+        return True
+    return name in await service.reads.run(caller_of(request), service.engine.experiments)
 
 
 async def static_file(service: Service, request: Request, file: str) -> Response:
@@ -117,6 +119,7 @@ async def sign_in(service: Service, request: Request, body: SignIn) -> Response:
     if not is_own_page(request.headers):
         raise failure(403, "cross_site", "Only the page of this service can sign in.")
     caller = service.access.keyring.find(body.key.strip())
+    service.access.count(request.address if caller is None else caller.id)
     if caller is None:
         message = "The key is unknown, expired or revoked."
         repair = "Check that the whole key was pasted."
@@ -167,8 +170,9 @@ def _session(service: Service, caller: Caller | None, found: Session | None) -> 
 
 
 async def index(service: Service, request: Request) -> IndexAnswer:
-    found = await asyncio.to_thread(index_answer, service)
-    return visible(found, caller_of(request).experiments)
+    caller = caller_of(request)
+    found = await service.reads.run(caller, partial(index_answer, service))
+    return visible(found, caller.experiments)
 
 
 async def keys(service: Service, request: Request) -> Keys:
@@ -176,21 +180,22 @@ async def keys(service: Service, request: Request) -> Keys:
 
 
 async def policies(service: Service, request: Request) -> PoliciesAnswer:
-    return PoliciesAnswer(await asyncio.to_thread(page_views.policy_items))
+    return PoliciesAnswer(await service.reads.run(caller_of(request), page_views.policy_items))
 
 
 async def live(service: Service, request: Request, name: str) -> LiveAnswer:
-    return await asyncio.to_thread(lambda: page_views.live_answer(service.engine.overview(name)))
+    return await service.reads.run(caller_of(request), lambda: page_views.live_answer(service.engine.overview(name)))
 
 
 async def contexts(service: Service, request: Request, name: str, query: ContextsQuery) -> ContextsAnswer:
-    def compute() -> tuple[list[str], int, list[ContextProbabilities]]:
-        return service.engine.frequent_contexts(name, query.search, query.limit, query.offset)
+    async def compute() -> tuple[list[str], int, list[ContextProbabilities]]:
+        find = partial(service.engine.frequent_contexts, name, query.search, query.limit, query.offset)
+        return await service.scans.run(caller_of(request), find)
 
     if query.search:
-        arms, total, found = await asyncio.to_thread(compute)
+        arms, total, found = await compute()
     else:  # what every page asks for again and again; a change of the experiment, such as an erasure, shows at once
-        key = name, service.engine.version(name), query.limit, query.offset
+        key = caller_of(request).id, name, service.engine.version(name), query.limit, query.offset
         arms, total, found = await service.shared.get(key, compute)
     unknown: list[float | None] = [None] * len(arms)
     rows = [ContextRow(each.label, each.decisions, [*(each.probabilities or unknown)]) for each in found]
@@ -202,7 +207,7 @@ async def all_events(service: Service, request: Request) -> Response:
 
 
 async def events(service: Service, request: Request, name: str) -> Response:
-    if not await _exists(service, name):
+    if not await _exists(service, request, name):
         repair = "Check the name of the experiment."
         raise RequestError("unknown_experiment", "experiment", "the name of an experiment", name, repair)
     return _stream(service, request, name)
@@ -222,7 +227,8 @@ def _stream(service: Service, request: Request, name: str) -> Response:
 
 
 async def what_if(service: Service, request: Request, name: str, query: WhatIfQuery) -> WhatIfAnswer:
-    job = await asyncio.to_thread(service.engine.what_if_job, name, MOST_ROUNDS)
+    caller = caller_of(request)
+    job = await service.reads.run(caller, partial(service.engine.what_if_job, name, MOST_ROUNDS))
     n_rewards = job.rewards
     last = service.calculations.find(job)
     before = service.curves.get(job)
@@ -232,12 +238,13 @@ async def what_if(service: Service, request: Request, name: str, query: WhatIfQu
     if last is not None and last.status == "ready":
         before = service.curves[job] = last.result
     grown = last is not None and n_rewards >= GROWN * last.job.rewards
-    is_old = last is not None and last.status != "computing" and time.time() - last.done_at >= GROWN_SECONDS
-    if last is None or (query.renew and last.status != "computing") or (grown and is_old):
-        last = service.calculations.begin(job)
+    last = service.calculations.get(caller, job, again=query.renew, when_older=GROWN_SECONDS if grown else math.inf)
+    if last is None and query.renew:
+        message = "Too many calculations are waiting."
+        raise failure(503, "busy", message, repair="Compute the curve again later.", retry_after="5")
     curve = None if before is None else _curve(before["curve"])
     present = _present(job, {} if before is None else before["present"])
-    if last.status == "computing":
+    if last is None or last.status == "computing":
         sentence = "The curve is being computed from the log, in the background."
         return WhatIfAnswer("computing", sentence, n_rewards, present, curve)
     if last.status == "failed":
@@ -270,17 +277,18 @@ async def log_page(service: Service, request: Request, name: str, query: LogPage
         None if query.until is None else int(query.until * SECOND),
         query.before,
     )
-    return page_views.log_answer(await asyncio.to_thread(service.engine.log_page, name, wanted, query.limit))
+    find = partial(service.engine.log_page, name, wanted, query.limit)
+    return page_views.log_answer(await service.scans.run(caller_of(request), find))
 
 
 async def decision(service: Service, request: Request, name: str, query: DecisionQuery) -> DecisionAnswer:
-    story = await asyncio.to_thread(service.engine.decision_story, name, query.id)
+    caller = caller_of(request)
+    story = await service.scans.run(caller, partial(service.engine.decision_story, name, query.id))
     if story.probabilities is not None:
         sentence = "The distribution is stored with the decision."
         return page_views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
-    job = service.engine.probabilities_job(story)
-    found = service.calculations.find(job) or service.calculations.begin(job)
-    if found.status == "computing":
+    found = service.calculations.get(caller, service.engine.probabilities_job(story))
+    if found is None or found.status == "computing":
         sentence = "The distribution is being recomputed from the log before the decision, in the background."
         return page_views.decision_answer(story, "computing", sentence, None)
     if found.status == "failed":

@@ -81,6 +81,7 @@ class Route:
     status: int = 200
     other_answers: Mapping[int, type] = field(default_factory=dict)  # besides those in `errors`
     busy: bool = False  # logged only with --log-requests, unless it fails
+    always_logged: bool = False  # if it succeeded, however many lines there are: changes and downloads
     repeatable: bool = True  # whether sending it twice has the effect of sending it once
     is_page: bool = False  # HTML of the page: strangers are sent to where they can sign in
     in_api: bool = True  # whether programs may want it: described by OpenAPI
@@ -128,21 +129,22 @@ _SHELL: dict[str, Any] = {"is_page": True, "in_api": False}
 LIST = Route("GET", "/v1/experiments", "read", handlers.experiments, _EXPERIMENTS,
     "List the names of the experiments that the key may see.", Experiments)
 CREATE = Route("POST", "/v1/experiments", "admin", handlers.create, _EXPERIMENTS,
-    "Create an experiment.", ExperimentAnswer,
-    NewExperiment, {"name": "home", "arms": ["ada", "ben"], "alpha": 0.9}, status=201, repeatable=False)
+    "Create an experiment; the key must not be limited.", ExperimentAnswer,
+    NewExperiment, {"name": "home", "arms": ["ada", "ben"], "alpha": 0.9}, status=201, repeatable=False,
+    always_logged=True)
 SHOW = Route("GET", "/v1/experiments/{name}", "read", handlers.experiment, _EXPERIMENTS,
     "Show the current state of an experiment.", ExperimentAnswer)
 CHANGE = Route("PATCH", "/v1/experiments/{name}", "admin", handlers.change, _EXPERIMENTS,
     "Change a running experiment: exactly one change per request.", ExperimentAnswer,
-    Change, {"alpha": 0.5}, repeatable=False)
+    Change, {"alpha": 0.5}, repeatable=False, always_logged=True)
 ERASE = Route("DELETE", "/v1/experiments/{name}/contexts", "admin", handlers.erase, _EXPERIMENTS,
     "Erase a context's label and the ids of its decisions permanently; the numbers stay.", ExperimentAnswer,
-    query=ContextQuery, repeatable=False)
+    query=ContextQuery, repeatable=False, always_logged=True)
 HISTORY = Route("GET", "/v1/experiments/{name}/history", "read", handlers.history, _EXPERIMENTS,
     "List every change of an experiment: when, what, and by which key.", History)
 LOG = Route("GET", "/v1/experiments/{name}/log", "log", handlers.log, _EXPERIMENTS,
-    "Download the log: context, arm, propensity and reward of every decision. Two downloads at a time.",
-    "application/octet-stream", query=LogQuery)
+    "Download the log: context, arm, propensity and reward of every decision. One download per key, two in all.",
+    "application/octet-stream", query=LogQuery, always_logged=True)
 
 DECIDE = Route("POST", "/v1/experiments/{name}/decisions", "write", handlers.decide, _DECISIONS,
     "Draw an arm for a context. The same id again returns the same decision.", Receipt,
@@ -162,14 +164,14 @@ REWARD_MANY = Route("POST", "/v1/experiments/{name}/rewards/batch", "write", han
 
 CREATE_KEY = Route("POST", "/v1/keys", "admin", handlers.create_key, _KEYS,
     "Create a key. Only this answer shows it. The first one must be an admin key without limits.", CreatedKey,
-    NewKey, {"role": "write", "name": "the shop"}, status=201, repeatable=False)
+    NewKey, {"role": "write", "name": "the shop"}, status=201, repeatable=False, always_logged=True)
 LIST_KEYS = Route("GET", "/v1/keys", "admin", handlers.list_keys, _KEYS,
     "List all keys without their secrets.", Keys)
 ROTATE_KEY = Route("POST", "/v1/keys/{id}/rotations", "admin", handlers.rotate_key, _KEYS,
     "Replace a key by a new one of the same name, role and limits; the old one expires after `grace` seconds.",
-    CreatedKey, Rotation, {"grace": 3600.0}, status=201, repeatable=False)
+    CreatedKey, Rotation, {"grace": 3600.0}, status=201, repeatable=False, always_logged=True)
 REVOKE_KEY = Route("DELETE", "/v1/keys/{id}", "admin", handlers.revoke_key, _KEYS,
-    "Revoke a key.", KeyAnswer)
+    "Revoke a key.", KeyAnswer, always_logged=True)
 
 HEALTH = Route("GET", "/health", None, handlers.health, _SERVICE,
     "Report that the process is running.", Health, busy=True)

@@ -14,6 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from http import HTTPMethod
@@ -33,15 +34,17 @@ from alphafair.service.descriptions import Descriptions
 from alphafair.service.errors import as_failure, failure, http_failure, unknown_method
 from alphafair.service.exports import Exports
 from alphafair.service.keys import Keyring, Role
-from alphafair.service.logs import LimitedLines, log
+from alphafair.service.logs import log
 from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
 from alphafair.service.metrics import Measures
 from alphafair.service.openapi import Documents
 from alphafair.service.page_files import PageFiles
 from alphafair.service.precompile import kinds_in_use, precompile
+from alphafair.service.request_log import RequestLog
 from alphafair.service.routes import Methods, Route
 from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shared import SharedAnswers
+from alphafair.service.shares import Places, Pool
 from alphafair.service.watchers import Watchers
 from alphafair.service.writer import Writer
 
@@ -52,6 +55,8 @@ SILENT = 5.0  # seconds without a check after which a database counts as away
 MAINTENANCE_PAUSE = 0.02  # seconds between two steps of maintenance, in which requests are answered
 READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
 MAX_CACHED_TARGET = 200  # bytes
+READERS, SCANNERS = 6, 3  # threads for requests that read, and for those whose work grows with the log
+READS_WAITING = 500  # requests for each of them that wait, half of them of one key
 _PLAIN_TARGET = re.compile(rb"/[A-Za-z0-9/._~-]*")  # without escapes and query
 _ANY_TARGET = re.compile(rb"(?:(?i:https?)://(?P<host>[^/?#]+))?(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -61,8 +66,8 @@ class Limits(NamedTuple):
     """How much the service accepts."""
 
     max_body: int = 1 << 20  # bytes
-    max_waiting: int = 10_000  # commands that wait for the disk
-    rate: float | None = None  # requests per second and caller
+    max_waiting: int = 20_000  # commands that wait for the disk; a quarter of them of one key
+    rate: float | None = None  # requests, and items of batches, per second and caller
     max_connections: int | None = None  # None: as many as open files allow, up to a thousand
     timeouts: Timeouts = Timeouts()
 
@@ -94,7 +99,7 @@ class Service:
         root_path: str = "",
         log_all: bool = False,
     ) -> None:
-        self.engine, self.address, self.limits, self.log_all = engine, address, limits, log_all
+        self.engine, self.address, self.limits = engine, address, limits
         self.measures = Measures(self)
         self.writer = Writer(
             engine,
@@ -109,9 +114,10 @@ class Service:
         self.documents, self.files, self.root_path = Documents(root_path), PageFiles(root_path), root_path
         self.watchers, self.calculations, self.shared = Watchers(self), Calculations(), SharedAnswers()
         self.descriptions = Descriptions()
+        self.reads, self.scans = _pool("read", READERS), _pool("scan", SCANNERS)
         self.curves: dict[WhatIfJob, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
-        self._lines, self._fault_lines = LimitedLines(self.measures.left_out), LimitedLines(self.measures.left_out)
+        self._log = RequestLog(self.measures.left_out, log_all=log_all)
         self._root = routes.segments(root_path) if root_path else []
         self._cached_target = lru_cache(1000)(self._target)
         self._ids = itertools.count(1)
@@ -145,6 +151,8 @@ class Service:
                 _check_method(request.method, methods)
             elif route.body is not None and b"content-encoding" in request.headers:
                 _check_coding(request.headers[b"content-encoding"])
+            if role == "write" and request.caller is not None and not self.writer.places.has(request.caller):
+                raise self.writer.overload(request.caller)  # before its body is kept
         except Exception as problem:
             request.failure = problem
 
@@ -196,6 +204,8 @@ class Service:
         except Exception as problem:
             request.problem = problem
             failed = as_failure(problem, repeatable=request.route is None or request.route.repeatable)
+            if failed.pause:
+                await asyncio.sleep(failed.pause)
             if failed.status == 401 and request.route is not None and request.route.is_page:
                 request.problem = None
                 return self._to_sign_in(request)
@@ -221,19 +231,11 @@ class Service:
         return Response(303, headers={b"location": target.encode("ascii")}, content_type=b"text/plain; charset=utf-8")
 
     def finish(self, request: Request, status: int) -> None:
-        """Count a request whose response was sent, and log it if it failed, is not a busy route, or all are logged."""
+        """Count a request whose response was sent, and log it."""
         seconds = time.perf_counter() - request.started
         route = request.route
         self.measures.answered(OTHER if route is None else route.path, status, seconds)
-        if request.problem is None and not self.log_all and route is not None and route.busy:
-            return
-        lines = self._fault_lines if status == 500 else self._lines
-        if not (self.log_all and request.problem is None) and not lines.take():
-            return
-        level = logging.ERROR if status == 500 else logging.WARNING if status > 500 else logging.INFO
-        exc_info = request.problem if status == 500 else None  # tracebacks are in the log and nowhere else
-        fields = {"method": request.method, "path": request.path[:200], "status": status, "seconds": round(seconds, 6)}
-        log(level, "request", exc_info=exc_info, request_id=request.id.decode(), **fields)
+        self._log.write(request, status, seconds)
 
     # the service
 
@@ -264,6 +266,8 @@ class Service:
                 await ticking
             await self.writer.drain()
             self.exports.close()
+            for pool in (self.reads, self.scans):
+                pool.close()
             await self.calculations.close()
             self.keyring.close()
             self.engine.close()
@@ -311,6 +315,13 @@ def _check_coding(coding: bytes) -> None:
         message = f"A body must not be compressed; got the Content-Encoding {coding.decode('latin-1')!r}."
         repair = "Send the JSON as it is."
         raise failure(415, "unsupported_media_type", message, repair=repair, accept_encoding="identity")
+
+
+def _pool(name: str, n_threads: int) -> Pool:
+    """Threads for what keys read, of which one key has two thirds."""
+    threads = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
+    places = Places(READS_WAITING, READS_WAITING // 2, for_admins=1)
+    return Pool(threads, places, at_once=n_threads, per_caller=n_threads * 2 // 3)
 
 
 def _allowed(methods: Methods) -> str:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 from alphafair.engine.reports import Overview
 from alphafair.errors import InvalidArgument
 from alphafair.service import page_views
-from alphafair.service.errors import Failure, as_failure, failure
+from alphafair.service.errors import Failure, as_failure
 from alphafair.service.logs import log
 from alphafair.service.marks import marks_of_service
 from alphafair.service.page_messages import IndexAnswer, IndexItem, event
+from alphafair.service.shares import Places
 
 if TYPE_CHECKING:
     from alphafair.service.keys import Caller
@@ -31,7 +32,8 @@ EVERY: Final = 0.5  # seconds from a look that found nothing to the next one
 PACE: Final = 1.0  # seconds from a message to the next look: a browser redraws its page for every message
 IDLE: Final = 5.0  # seconds after which the state is sent again although nothing was written: rates and marks change
 HEARTBEAT: Final = 10.0  # seconds of silence after which a comment is sent
-MAX_WATCHERS: Final = 200
+MAX_WATCHERS: Final = 200  # and one more that only an admin key without limits may be
+PER_CALLER: Final = 100
 RETRY: Final = b"retry: 1000\n\n"  # milliseconds until a browser reconnects
 COMMENT: Final = b": alive\n\n"
 ALL: Final = ""  # the topic of all experiments
@@ -163,7 +165,7 @@ class Watchers:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._topics: dict[str, Topic] = {}
-        self.n_watching = 0
+        self.places = Places(MAX_WATCHERS, PER_CALLER, for_admins=1)
         self._closed = False
 
     def watch(self, name: str, caller: Caller, last_id: str, check: Callable[[], object]) -> AsyncIterator[bytes]:
@@ -171,10 +173,9 @@ class Watchers:
 
         `last_id` is the position that a browser had seen before it reconnected.
         """
-        if self.n_watching >= MAX_WATCHERS:
-            message = f"{MAX_WATCHERS} pages are watching, the most at a time."
+        if not self.places.has(caller):
             repair = "Close some, or ask for the JSON now and then."
-            raise failure(503, "too_many_watchers", message, repair=repair, retry_after="5")
+            raise self.places.refusal(caller, "too_many_watchers", "Pages that watch", repair=repair, retry_after=5)
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = Topic(self._service, name)
@@ -183,7 +184,8 @@ class Watchers:
     async def _events(
         self, topic: Topic, caller: Caller, last_id: str, check: Callable[[], object]
     ) -> AsyncIterator[bytes]:
-        self.n_watching += 1
+        if not self.places.take(caller):  # another stream has begun since
+            return
         topic.begin()
         try:
             yield RETRY
@@ -209,7 +211,7 @@ class Watchers:
                     yield found
         finally:
             topic.end()
-            self.n_watching -= 1
+            self.places.release(caller.id)
 
     async def _newer(self, topic: Topic, seen: int) -> Message | None:
         """The latest message, once it is not the one that was seen; None after some silence, or at the end."""

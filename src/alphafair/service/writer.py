@@ -2,7 +2,8 @@
 
 All bookkeeping happens on the event loop, so nothing here needs a lock. Only `Engine.submit` runs in a thread of the
 writer, once per batch, and answers are returned after its one transaction is on disk. In a file there is one batch at a
-time; in a database one per experiment, since experiments are written side by side.
+time; in a database one per experiment, since experiments are written side by side. Callers take turns in a batch, and
+hold only a share of what waits.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from alphafair.engine import Engine
-from alphafair.service.errors import failure
+from alphafair.service.errors import Failure
+from alphafair.service.keys import Caller
+from alphafair.service.shares import AGAIN, Places, Pool, Turns
 
 Result = TypeVar("Result")
-Caller = tuple["asyncio.Future[list[Any]]", int]  # and how many commands it has sent
 THREADS: Final = 8  # where experiments are written side by side
+SHARE: Final = 4  # one caller has a quarter of the places for commands
+LONGEST_BATCH: Final = 1_000  # commands; a batch of the engine is closed once it has as many
+CHANGES: Final = 100  # of experiments that wait
 
 
-class Line:
-    """The commands of the next batch, while another one is being committed."""
+class Sent(NamedTuple):
+    """Commands of one request, and who waits for their answers."""
 
-    def __init__(self) -> None:
-        self.commands: list[Any] = []
-        self.callers: list[Caller] = []
+    commands: Sequence[Any]
+    answers: asyncio.Future[list[Any]]
 
 
 class Writer:
@@ -43,48 +47,57 @@ class Writer:
         observe: Callable[[int, float, list[float]], None],
         side_by_side: bool = False,
     ) -> None:
-        self.engine, self.max_waiting = engine, max_waiting
-        self.n_waiting = 0  # commands of the next batches
+        self.engine = engine
+        self.places = Places(max_waiting, -(-max_waiting // SHARE), LONGEST_BATCH)  # of commands of the next batches
         self._observe = observe
         self._delays = engine.delays = list[float]()
         self._side_by_side = side_by_side
-        self._threads = ThreadPoolExecutor(THREADS if side_by_side else 1, thread_name_prefix="writer")
-        self._lines: dict[str, Line] = {}  # those that are busy
+        n_threads = THREADS if side_by_side else 1
+        self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="writer")
+        self._changes = Pool(self._threads, Places(CHANGES, CHANGES // 2), at_once=-(-n_threads // 2), per_caller=1)
+        self._lines: dict[str, Turns[Sent]] = {}  # what waits for the next batch, where one is being committed
 
-    async def submit(self, commands: Sequence[Any]) -> list[Any]:
+    def overload(self, caller: Caller) -> Failure:
+        """The failure of a caller that has no place for its commands."""
+        return self.places.refusal(caller, "overloaded", "Commands that wait", repair=AGAIN)
+
+    async def submit(self, caller: Caller, commands: Sequence[Any]) -> list[Any]:
         """The engine's answers, after they are on disk."""
-        self.n_waiting += len(commands)
-        if self.n_waiting > self.max_waiting:
-            self.n_waiting -= len(commands)
-            message = f"{self.n_waiting:,} commands are already waiting."
-            raise failure(503, "overloaded", message, repair="Send the request again later.", retry_after="1")
+        if not self.places.take(caller, len(commands)):
+            raise self.overload(caller)
         loop = asyncio.get_running_loop()
         answers: asyncio.Future[list[Any]] = loop.create_future()
         name = commands[0].experiment if self._side_by_side and commands else ""
         line = self._lines.get(name)
         if line is None:
-            line = self._lines[name] = Line()
+            line = self._lines[name] = Turns[Sent]()
             loop.call_soon(self._commit, name, line)  # after the commands that arrive in the same turn of the loop
-        line.commands.extend(commands)
-        line.callers.append((answers, len(commands)))
+        line.add(caller.id, Sent(commands, answers))
         return await answers
 
+    async def change(self, caller: Caller, work: Callable[[], Result]) -> Result:
+        """Run other work of a caller that writes, between two batches."""
+        return await self._changes.run(caller, work)
+
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run other work that writes, between two batches."""
+        """Run work of the service itself, between two batches."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def drain(self) -> None:
         """Wait until all accepted commands are answered; nothing may be submitted afterwards."""
-        while self._lines:
+        while self._lines or self._changes.places.n_held:
             await asyncio.sleep(0.001)
         self._threads.shutdown()
 
-    def _commit(self, name: str, line: Line) -> None:
-        commands, callers = line.commands, line.callers
-        line.commands, line.callers = [], []
-        self.n_waiting -= len(commands)
+    def _commit(self, name: str, line: Turns[Sent]) -> None:
+        commands, batch = list[Any](), list[Sent]()
+        while len(commands) < LONGEST_BATCH and (found := line.next()) is not None:
+            caller_id, sent = found
+            commands += sent.commands
+            batch.append(sent)
+            self.places.release(caller_id, len(sent.commands))
         done = asyncio.get_running_loop().run_in_executor(self._threads, self._write, commands)
-        done.add_done_callback(lambda written: self._deliver(name, line, callers, written))
+        done.add_done_callback(lambda written: self._deliver(name, line, batch, written))
 
     def _write(self, commands: list[Any]) -> list[Any]:
         start = time.perf_counter()
@@ -92,19 +105,20 @@ class Writer:
         self._observe(len(commands), time.perf_counter() - start, self._delays)
         return answers
 
-    def _deliver(self, name: str, line: Line, callers: list[Caller], written: asyncio.Future[list[Any]]) -> None:
+    def _deliver(self, name: str, line: Turns[Sent], batch: list[Sent], written: asyncio.Future[list[Any]]) -> None:
         problem = written.exception()
         answers = [] if problem else written.result()
         first = 0
-        for caller, size in callers:
-            if caller.cancelled():
+        for sent in batch:
+            size = len(sent.commands)
+            if sent.answers.cancelled():
                 pass
             elif problem:
-                caller.set_exception(problem)
+                sent.answers.set_exception(problem)
             else:
-                caller.set_result(answers[first : first + size])
+                sent.answers.set_result(answers[first : first + size])
             first += size
-        if line.callers:
+        if line:
             self._commit(name, line)
         else:
             del self._lines[name]

@@ -38,6 +38,9 @@ export const session = {
 
 export const may = (role) => session.roles.includes(role);
 
+/** Whether the caller may manage keys and create experiments: it is an admin without limits. */
+export const mayOperate = () => may("admin") && session.experiments === null;
+
 export async function loadSession() {
   Object.assign(session, await request("GET", address("/session.json")));
   return session;

@@ -1,6 +1,6 @@
 // The frame of every page: which view an address shows, where one is, the theme, and who is signed in.
 
-import { address, explained, loadSession, may, Problem, root, send, session, signIn, signInAddress } from "./api.js";
+import { address, explained, loadSession, may, mayOperate, Problem, root, send, session, signIn, signInAddress } from "./api.js";
 import { ask } from "./dialogs.js";
 import { h, icon, label, put } from "./dom.js";
 import { quoted } from "./format.js";
@@ -104,8 +104,7 @@ function tools() {
   put(
     document.getElementById("tools"),
     h("span", { id: "connection", class: "connection", hidden: true }),
-    may("admin") &&
-      session.experiments === null &&
+    mayOperate() &&
       h("a", { class: "button quiet", href: address("/keys") }, icon("key"), h("span", { class: "text" }, "Keys")),
     theme(),
     session.needs_key &&

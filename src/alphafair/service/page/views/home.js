@@ -1,6 +1,6 @@
 // All experiments at a glance.
 
-import { address, follow, get, may, pageOf } from "../api.js";
+import { address, follow, get, mayOperate, pageOf } from "../api.js";
 import { createExperiment } from "../actions.js";
 import { sparkline } from "../charts.js";
 import { h, icon, label, put, renew, setText } from "../dom.js";
@@ -34,7 +34,7 @@ export async function show(content) {
       "div",
       { class: "acts" },
       filterBox,
-      may("admin") &&
+      mayOperate() &&
         h(
           "button",
           { type: "button", class: "primary", onclick: () => createExperiment() },
@@ -180,7 +180,7 @@ function empty() {
       { class: "lead" },
       "An experiment divides decisions among arms (sellers, creators, genres) and keeps what they earn fair over time.",
     ),
-    may("admin") && [
+    mayOperate() && [
       h(
         "button",
         { type: "button", class: "primary", onclick: () => createExperiment() },

@@ -1,0 +1,78 @@
+"""Lines of the log about requests: path, status, key and request id, no contents. Their number per second is limited.
+
+Requests of admitted callers, other requests and internal errors have limits of their own, so that nobody without a key
+can push the lines of others out. Changes and downloads that were carried out always have a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from alphafair.service.keys import Caller
+from alphafair.service.logs import log
+from alphafair.service.messages import Request
+from alphafair.service.shares import Places
+
+LINES_PER_SECOND: Final = 50
+NOBODY: Final = Caller("", "", "metrics")  # stands for callers that were not admitted
+
+
+class LimitedLines:
+    """At most so many lines per second, and one line that counts the others. Needs an event loop."""
+
+    def __init__(self, what: str, left_out: Callable[[], None], per_caller: int = LINES_PER_SECOND) -> None:
+        self._what, self._left_out, self._per_caller = what, left_out, per_caller
+        self._until, self._places = 0.0, Places(LINES_PER_SECOND, per_caller)
+        self._statuses: Counter[int] = Counter()  # of requests that were left out
+
+    def take(self, caller: Caller, status: int) -> bool:
+        """Whether a line about a request may be written now."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._until, self._places = now + 1.0, Places(LINES_PER_SECOND, self._per_caller)
+        if self._places.take(caller):
+            return True
+        self._left_out()
+        if not self._statuses:
+            asyncio.get_running_loop().call_later(1.0, self._report)
+        self._statuses[status] += 1
+        return False
+
+    def _report(self) -> None:
+        statuses, self._statuses = self._statuses, Counter()
+        counts = {str(status): count for status, count in sorted(statuses.items())}
+        message = f"too many lines about {self._what} in a second: some requests are not logged"
+        log(logging.WARNING, message, count=statuses.total(), statuses=counts)
+
+
+class RequestLog:
+    """The lines about requests of one service."""
+
+    def __init__(self, left_out: Callable[[], None], *, log_all: bool) -> None:
+        self._log_all = log_all
+        self._of_callers = LimitedLines("requests with a key", left_out, LINES_PER_SECOND // 2)
+        self._of_others = LimitedLines("requests that were not admitted", left_out)
+        self._of_faults = LimitedLines("internal errors", left_out, LINES_PER_SECOND // 2)
+
+    def write(self, request: Request, status: int, seconds: float) -> None:
+        """Log a request that was answered, if it failed, is not of a busy route, or all are logged."""
+        route, caller, succeeded = request.route, request.caller, request.problem is None
+        if route is not None and route.busy and succeeded and not self._log_all:
+            return
+        always = succeeded and self._log_all
+        always |= route is not None and route.always_logged and caller is not None and status < 400
+        lines = self._of_faults if status == 500 else self._of_others if caller is None else self._of_callers
+        if not always and not lines.take(caller or NOBODY, status):
+            return
+        fields: dict[str, Any] = {"method": request.method, "path": request.path[:200], "status": status}
+        if caller is not None:
+            fields["key"] = caller.recorded_as
+        level = logging.ERROR if status == 500 else logging.WARNING if status > 500 else logging.INFO
+        exc_info = request.problem if status == 500 else None  # tracebacks are in the log and nowhere else
+        fields |= {"seconds": round(seconds, 6), "request_id": request.id.decode()}
+        log(level, "request", exc_info=exc_info, **fields)
