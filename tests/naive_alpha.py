@@ -14,10 +14,12 @@ asks for the second form at any alpha.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,19 +41,49 @@ def played(alpha: float) -> float:
     return alpha if alpha <= MOST_PLAYED else PLAYED_ABOVE
 
 
+def exact(values: Any) -> Any:
+    """An array of fractions, each equal to the number."""
+    return np.vectorize(lambda value: value if isinstance(value, Fraction) else Fraction(float(value)), [object])(
+        values
+    )
+
+
+def digits(value: Any) -> Decimal:
+    """A number or fraction as a decimal, to the precision of the context."""
+    value = value if isinstance(value, Fraction) else Fraction(float(value))
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def log_welfare(accounts: Any, alpha: float, entitlements: Any = None) -> Decimal:
+    """log W, with 60 digits."""
+    with localcontext(DIGITS):
+        s = [Decimal(1)] * len(accounts) if entitlements is None else [digits(k) for k in entitlements]
+        y = [digits(r) / k for r, k in zip(accounts, s, strict=True)]
+        q = [k / sum(s) for k in s]
+        if alpha == math.inf:
+            return min(y).ln()
+        if alpha == 1:
+            return sum((k * v.ln() for k, v in zip(q, y, strict=True)), Decimal(0))
+        power = 1 - Decimal(alpha)
+        mean = sum((k * (power * v.ln()).exp() for k, v in zip(q, y, strict=True)), Decimal(0))
+        return mean.ln() / power
+
+
 def welfare(accounts: Any, alpha: float, entitlements: Any = None) -> float:
     """W, with 60 digits inside."""
     with localcontext(DIGITS):
-        s = [Decimal(1)] * len(accounts) if entitlements is None else [Decimal(float(k)) for k in entitlements]
-        y = [Decimal(float(r)) / k for r, k in zip(accounts, s, strict=True)]
-        q = [k / sum(s) for k in s]
-        if alpha == math.inf:
-            return float(min(y))
+        return float(log_welfare(accounts, alpha, entitlements).exp())
+
+
+def performance(accounts: Any, alpha: float, entitlements: Any = None) -> Decimal:
+    """sum s^alpha phi(R), with 60 digits."""
+    with localcontext(DIGITS):
+        s = [Decimal(1)] * len(accounts) if entitlements is None else [digits(k) for k in entitlements]
+        r = [digits(k) for k in accounts]
         if alpha == 1:
-            return float(sum(k * v.ln() for k, v in zip(q, y, strict=True)).exp())
+            return sum((k * v.ln() for k, v in zip(s, r, strict=True)), Decimal(0))
         power = 1 - Decimal(alpha)
-        mean = sum(k * (power * v.ln()).exp() for k, v in zip(q, y, strict=True))
-        return float((mean.ln() / power).exp())
+        return sum((k * (power * (v / k).ln()).exp() for k, v in zip(s, r, strict=True)), Decimal(0)) / power
 
 
 def ln_alpha(x: float, alpha: float) -> float:
@@ -123,23 +155,49 @@ class Problem:
         of_groups = {g: v for g, v in self.group_floors.items() if g in {self.labels[i] for i in there}}  # type: ignore[index]
         return nu, of_groups, max(0.0, 1 - len(there) * nu - sum(of_groups.values()))
 
-    def most(self, row: int, values: Vector) -> float:
+    def most(self, row: int, values: Vector) -> Any:
         """max over the distributions that keep the floors of <values, x>: formula (9)."""
         there = np.flatnonzero(self.there[row])
         nu, of_groups, room = self.floors(row)
         best_of_group = {g: max(values[i] for i in there if self.labels[i] == g) for g in of_groups}  # type: ignore[index]
         promised = sum(share * best_of_group[g] for g, share in of_groups.items())
-        return float(nu * values[there].sum() + promised + room * values[there].max())
+        return nu * values[there].sum() + promised + room * values[there].max()
 
-    def worth(self, w: Vector) -> float:
+    def worth(self, w: Vector) -> Any:
         """A(w) = sum_G w_G a_G + sum_j max_x sum_i V_ji w_i x_i."""
         of_arms = np.asarray(w)[self.of_arm]
-        return float(w @ self.a + sum(self.most(j, row * of_arms) for j, row in enumerate(self.totals)))
+        return w @ self.a + sum(self.most(j, row * of_arms) for j, row in enumerate(self.totals))
 
     def boxes(self) -> tuple[Vector, Vector]:
         """Where accounts can lie: [a_G, a_G + sum_j max_{i in G} V_ji]."""
         most = [sum(row[np.array(self.of_arm) == g].max() for row in self.totals) for g in range(len(self.groups))]
         return self.a, self.a + np.array(most)
+
+    def exactly(self) -> Problem:
+        """The same in fractions, where nothing rounds."""
+        same = copy.copy(self)
+        same.totals, same.a = exact(self.totals), exact(self.a)
+        same.arm_floor = Fraction(self.arm_floor)
+        same.group_floors = {g: Fraction(float(floor)) for g, floor in self.group_floors.items()}
+        return same
+
+    def accounts_of(self, policy: Any) -> Vector:
+        """R of groups, in fractions, for a policy that is changed as floors require; all arms are there.
+
+        What an arm has above its floor is its part of what floors leave. A group divides its floor as its share.
+        """
+        same = self.exactly()
+        earned = same.a.copy()
+        for j, row in enumerate(exact(policy)):
+            nu, of_groups, room = same.floors(j)
+            share = {g: sum(row[i] for i in range(len(row)) if self.labels[i] == g) for g in of_groups}
+            inside = {i: row[i] / share[g] if share[g] else Fraction(1, self.labels.count(g))
+                      for i, g in enumerate(self.labels) if g in of_groups}  # fmt: skip
+            least = np.array([nu + of_groups.get(g, 0) * inside.get(i, 0) for i, g in enumerate(self.labels)])
+            above = np.maximum(row - least, Fraction(0))
+            above = above / above.sum() if above.any() else np.full(len(row), Fraction(1, len(row)))
+            np.add.at(earned, self.of_arm, same.totals[j] * (least + room * above))
+        return earned
 
     def reduced(self) -> tuple[Matrix, Vector]:
         """Lemma 5: one arm per group and no floors. R_G = base_G + sum_j V'_jG y_jG."""
@@ -175,11 +233,11 @@ def certificate(problem: Problem, accounts: Any, alpha: float, priced_by: Any = 
     at, s = np.asarray(accounts, dtype=float), problem.s
     z = at if priced_by is None else np.asarray(priced_by, dtype=float)
     w = relative_slopes(z / s, played(alpha))
-    worth, achieved = problem.worth(w), welfare(at, alpha, s)
     z = z if played(alpha) == alpha else s * (z / s) ** (played(alpha) / alpha)  # there W is tangent to the budget
-    optimum = worth * welfare(z, alpha, s) / float(w @ z)
-    low, high = problem.boxes()
-    level, point = fill(z, low, high, w, worth)
+    exactly, prices = problem.exactly(), exact(w)
+    worth, achieved = exactly.worth(prices), welfare(at, alpha, s)
+    optimum = float(worth / (prices @ exact(z))) * welfare(z, alpha, s)
+    level, point = fill(exact(z), *exactly.boxes(), prices, worth)
     boxed = min(optimum, welfare(point, alpha, s))
     ratio = optimum / achieved
     standard = math.nan
@@ -188,20 +246,18 @@ def certificate(problem: Problem, accounts: Any, alpha: float, priced_by: Any = 
     return Certificate(optimum, ratio, boxed, boxed / achieved, level, point, standard)
 
 
-def fill(z: Vector, low: Vector, high: Vector, w: Vector, budget: float) -> tuple[float, Vector]:
-    """y = clip(mu z, low, high) with <w, y> = budget, by bisection; all of `high` where that costs no more."""
+def fill(z: Any, low: Any, high: Any, w: Any, budget: Any) -> tuple[float, Any]:
+    """y = clip(mu z, low, high) with <w, y> = budget, in fractions; all of `high` where that costs no more.
+
+    An arm at its limit has a price of 1, and others one of 1e-16 and less: floats would leave nothing to them.
+    """
     if w @ high <= budget:
         return math.inf, high
-    below, above = 0.0, float((high / z).max())
-    for _ in range(2000):
-        middle = 0.5 * (below + above)
-        if middle in (below, above):
-            break
-        if w @ np.clip(middle * z, low, high) <= budget:
-            below = middle
-        else:
-            above = middle
-    return below, np.clip(below * z, low, high)
+    marks = sorted({*(low / z), *(high / z)})  # the cost is linear between two of them
+    costs = [w @ np.minimum(np.maximum(mu * z, low), high) for mu in marks]
+    k = max(k for k, cost in enumerate(costs) if cost <= budget)
+    mu = marks[k] + (marks[k + 1] - marks[k]) * (budget - costs[k]) / (costs[k + 1] - costs[k])
+    return float(mu), np.minimum(np.maximum(mu * z, low), high)
 
 
 def a_priori_budget(

@@ -147,7 +147,7 @@ def groups_of(rng: np.random.Generator, n_arms: int, *, floors: bool = False) ->
 
 def totals_of(rng: np.random.Generator, m: int, n: int) -> tuple[str, np.ndarray]:
     """W: rows and columns of zeros, duplicates, any scale up to 1e100."""
-    kind = str(rng.choice(["plain", "any scale", "by row", "by arm", "whole", "alike", "huge", "tiny"]))
+    kind = str(rng.choice(["plain", "any scale", "by row", "by arm", "whole", "alike", "huge", "tiny", "decimals"]))
     found = {
         "plain": lambda: rng.random((m, n)) * 100.0,
         "any scale": lambda: log_uniform(rng, 1e-300, 1e100, (m, n)),
@@ -157,6 +157,7 @@ def totals_of(rng: np.random.Generator, m: int, n: int) -> tuple[str, np.ndarray
         "alike": lambda: np.full((m, n), log_uniform(rng, 1e-3, 1e3)),
         "huge": lambda: rng.random((m, n)) * 1e100,
         "tiny": lambda: rng.choice([0.0, LEAST, 1e-308, 1e-200], (m, n)),
+        "decimals": lambda: rng.integers(0, 10, (m, n)) / 10 * 10.0 ** rng.integers(0, 6, (m, n)),
     }[kind]()
     if rng.random() < 0.3:
         found[rng.integers(m)] = 0.0
@@ -441,6 +442,10 @@ class Case(searching.Case):
                 self.expect(other <= (value + gap) * (1 + Decimal("1e-12")), f"{other} is above {value + gap}")
         certified = metrics.certificates(totals, best.accounts, alpha, **said)
         self.expect(certified.optimum >= best.value * (1 - 1e-9), f"{certified} below {best.value}")
+        exponent = float(rng.choice([alpha, 1.0, 8.0, 256.0, math.inf]))  # of the comparison
+        prices = None if rng.random() < 0.5 else initial + totals_of(rng, 1, owed.n_groups)[1][0]
+        certified = metrics.certificates(totals, best.accounts, exponent, **said, prices=prices)
+        self.expect(certified.boxed_welfare_ratio >= 1.0, f"{certified} of accounts that a policy has")
 
     def is_policy(self, distributions: np.ndarray, owed: ArmGroups, there: np.ndarray) -> None:
         """Rows that are distributions and keep the floors."""

@@ -160,7 +160,7 @@ class ArmGroups:
         [7.0, 2.0]
         """
         by_arm = np.asarray(arm_accounts, dtype=np.float64)
-        if not self.named:
+        if self.n_groups == self.n_arms:
             return by_arm
         sums = np.zeros((*by_arm.shape[:-1], self.n_groups))
         np.add.at(sums.T, self.of_arms, (by_arm - 1.0).T)

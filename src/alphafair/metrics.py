@@ -35,6 +35,8 @@ Accounts = ArrayLike | Trace
 LEAST_ACCOUNT, MOST_ACCOUNT = 1e-150, 1e250  # of R: everything computed from it then fits in a float
 MOST_WORTH = 1e150  # of an optimum, in absolute value
 LEAST_GAP = 0.005  # of the rewards of uniform play: below it there is no gap to close
+LEAST_RATIO = 1e-300  # of an optimum to what was achieved: its logarithm exists
+EPSILON = float(np.finfo(np.float64).eps)
 MANY_DEGREES = 100_000  # of freedom, above which Student's t is expanded around the normal
 FAR = 20.0  # in the tail of Student's t
 VALUE_REPAIR = "Pass the value of an offline_optimum, or the values of an offline_curve at the recorded rounds."
@@ -532,7 +534,7 @@ def certificates(
     priced = by_group if prices is None else _by_group("prices", prices, resolved)[0]
     if priced.shape != by_group.shape:
         raise InvalidArgument("prices", "one number per arm or group", f"shape {priced.shape}", repair)
-    bound, boxed = _most_reachable(priced, first, best, merged, base, resolved.entitlements, alpha)
+    bound, boxed, rounding = _most_reachable(priced, first, best, merged, base, resolved.entitlements, alpha)
     achieved = float(_welfare("accounts", by_group, alpha, resolved))
     in_welfare = bound, bound / achieved, boxed / achieved
     total = float(base.sum() + merged.max(axis=1).sum())
@@ -540,57 +542,69 @@ def certificates(
         standard = None
         if alpha < math.inf:
             standard = _money(achieved, resolved, alpha) * ln_alpha(bound / achieved, alpha)
+            standard = math.nextafter(standard * (1.0 + alpha * rounding), math.inf)  # it may underflow
         vacuous = bound > (1.0 + 1e-9) * most_welfare(total, n_arms, groups=resolved)
         return Certificates(None, None, standard, None, vacuous, *in_welfare)
     performance = float(_performance("accounts", by_group, alpha, resolved))
-    if prices is None:
-        w = resolved.factors(alpha) * by_group**-alpha
-        largest = float(w.max())
-        w /= largest  # so that relevant products do not underflow
-        worth = float((base * w).sum() + (merged * w).max(axis=1).sum())
-        log_ratio = (1.0 - alpha) * (math.log(worth) + math.log(largest) - math.log((1.0 - alpha) * performance))
-    else:
-        log_ratio = (1.0 - alpha) * math.log(bound / achieved)
-    ratio, above = math.exp(log_ratio), math.expm1(log_ratio)
+    log_ratio = (1.0 - alpha) * math.log(max(bound / achieved, LEAST_RATIO))
+    ratio, above = math.exp(log_ratio) * (1.0 + rounding), math.expm1(log_ratio) * performance
     factor = approximation_factor(alpha)
     vacuous = ratio * performance > (1.0 + 1e-9) * most_worth(total, n_arms, alpha, groups=resolved)
-    regrets = (ratio - factor) * performance, above * performance
+    regrets = (ratio - factor) * performance, above + rounding * abs(above)
     return Certificates(ratio * performance, *regrets, ratio, vacuous, *in_welfare)
 
 
 def _most_reachable(
     priced: Floats, first: Floats, best: Floats, merged: Floats, base: Floats, s: Floats, alpha: float
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     """Return two upper bounds of the welfare of any fixed policy, by Theorem B: at the prices alone, and boxed.
 
     At prices w no policy earns more than A(w). Among accounts worth A, the welfare is largest at a multiple of
-    y = s w^(-1/alpha); in the boxes [a_i, a_i + sum_j max_{i in G} V_ji], at such a multiple clipped to them.
+    y = s w^(-1/alpha); in the boxes [a_i, a_i + sum_j max_{i in G} V_ji], at such a multiple clipped to them. Both are
+    raised by what rounding may have lost, relative to them, which is the third number.
     """
     levels, played = priced / s, played_alpha(alpha)
     w = (levels / levels.min()) ** -played
-    worth = float((base * w).sum() + (merged * w).max(axis=1).sum())
     y = priced if played == alpha else s * (levels / levels.min()) ** (played / alpha)
-    bound = worth / float((w * y).sum()) * float(_power_mean(y / s, s, alpha))
     highest = first + best.sum(axis=0)
-    inside = _filled(y, first, highest, w, worth)
-    return bound, min(bound, float(_power_mean(inside / s, s, alpha)))
+    rounding = _rounding(merged.shape, levels, first / s, highest / s)
+    above_first = float(((base - first) * w).sum() + (merged * w).max(axis=1).sum()) * (1.0 + rounding)
+    worth = float((first * w).sum()) + above_first
+    bound = worth * float(_power_mean(y / s, s, alpha) / (w * y).sum())
+    inside = _filled(y, first, highest, w, above_first + 4.0 * EPSILON * float((first * w).sum()))
+    boxed = float(_power_mean(inside / s, s, alpha))
+    return bound * (1.0 + rounding), min(bound, boxed) * (1.0 + rounding), rounding
 
 
-def _filled(y: Floats, low: Floats, high: Floats, w: Floats, worth: float) -> Floats:
-    """Return clip(mu y, low, high) with the mu at which it is worth `worth` at prices w; `high` if that is less."""
-    if float((w * high).sum()) <= worth:
+def _rounding(shape: tuple[int, ...], *levels: Floats) -> float:
+    """Bound the relative error of sums of this many positive terms, and of power means of levels in this range."""
+    least, most = min(each.min() for each in levels), max(each.max() for each in levels)
+    return float(4.0 * EPSILON * (sum(shape) + 8.0 + np.log(most) - np.log(least)))
+
+
+def _filled(y: Floats, low: Floats, high: Floats, w: Floats, slack: float) -> Floats:
+    """Return clip(mu y, low, high) with the mu at which it is worth `slack` more than `low` at prices w, or `high`.
+
+    Only gains over `low` are compared: an arm with a small price can hold much of `slack`,
+    though its worth is below the last digit of that of all arms. Rounding makes mu too large rather than too small.
+    """
+
+    def gain(mu: float) -> float:
+        with np.errstate(over="ignore"):
+            return float((w * (np.clip(mu * y, low, high) - low)).sum())
+
+    if float((w * (high - low)).sum()) <= slack:
         return high
-    marks = np.sort(np.concatenate([low / y, high / y]))  # between two of them the worth is linear in mu
+    marks = np.sort(np.concatenate([low / y, high / y]))  # between two of them the gain is linear in mu
     below, above = 0, len(marks) - 1
     while above - below > 1:
         middle = (below + above) // 2
-        enough = float((w * np.clip(marks[middle] * y, low, high)).sum()) <= worth
-        below, above = (middle, above) if enough else (below, middle)
-    between = 0.5 * (marks[below] + marks[above]) * y
-    free = (between > low) & (between < high)
-    fixed = np.clip(between, low, high)
-    spare = worth - float((w * fixed)[~free].sum())
-    return np.where(free, np.clip(spare / max(float((w * y)[free].sum()), 1e-300) * y, low, high), fixed)
+        below, above = (middle, above) if gain(marks[middle]) <= slack else (below, middle)
+    with np.errstate(over="ignore"):  # and is clipped
+        between = 0.5 * (marks[below] + marks[above]) * y
+        rate = float((w * y)[(between > low) & (between < high)].sum())
+        step = max(0.0, slack - gain(marks[below])) / rate if rate > 0.0 else math.inf
+        return np.asarray(np.clip(min(marks[above], marks[below] + step) * y, low, high))
 
 
 def _budget(policy: Policy, bound: float, alpha: float) -> tuple[float, Floats, Floats]:
@@ -609,7 +623,8 @@ def _budget(policy: Policy, bound: float, alpha: float) -> tuple[float, Floats, 
         gained = s * then ** (1.0 - alpha) * [ln_alpha(ratio, alpha) for ratio in now / then]
         slopes = (then**-alpha + (entry - 1.0) * now**-alpha) / unit
         linear = bound * np.float64(unit) ** (alpha - 1.0) if bound > 0.0 else bound
-        return float((gained + slopes).sum() + linear) / float((s * now ** (1.0 - alpha)).sum()), earned, s
+        budget = float((gained + slopes).sum() + linear) / float((s * now ** (1.0 - alpha)).sum())
+    return budget * (1.0 + (1.0 + alpha) * _rounding(s.shape, now, then)), earned, s
 
 
 def _surrogate_bound(policy: Policy) -> tuple[float, float]:

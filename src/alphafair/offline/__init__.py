@@ -30,6 +30,7 @@ from alphafair.values import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, between two progress reports
 ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of a value: a power, a product and a quotient
+LEAST_GAP = 8.0 * float(np.finfo(np.float64).smallest_subnormal)  # the same of a value that underflows
 RESCALE = "Map the rewards with alphafair.rescale_rewards."
 
 
@@ -171,7 +172,7 @@ def _in_utility(welfare: float, welfare_gap: float, groups: ArmGroups, alpha: fl
         value = float(s.sum()) * math.log(welfare) + float((s * np.log(s)).sum())
     else:
         value = money / (1.0 - alpha)
-    return value, welfare_gap * money + ROUNDING * abs(value)
+    return value, welfare_gap * money + max(ROUNDING * abs(value), LEAST_GAP)
 
 
 @overload

@@ -52,7 +52,7 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
     shares, accounts = np.full(totals.shape, 1.0 / totals.shape[1]), initial.copy()
     rows, arms = totals.any(axis=1), totals.any(axis=0)
     if not rows.any():
-        return Solution(shares, accounts, 0.0, 0)
+        return Solution(shares, accounts, (64.0 + totals.shape[1]) * EPSILON, 0)  # rounding of the welfare
     s, paid = entitlements[arms], np.ix_(rows, arms)
     totals, base = totals[paid] / s, initial[arms] / s
     unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
