@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from alphafair import (
     AlphaFairAdaptive,
     AlphaFairBandit,
     FairCB,
+    Groups,
     InvalidArgument,
     ScaleFree,
     State,
@@ -163,6 +164,35 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(damage: dict[str, Any
         with pytest.raises(InvalidArgument, match=r"state|n_contexts"):
             attempt(broken)
     assert policy.snapshot().to_bytes() == before.to_bytes()
+
+
+HOSTILE = [-1, 2**32, 2**63, 2**64, 2**128, -(2**200), 1.5, float("nan"), None, True, "x", [], {}, [1], {"a": 1}]
+
+
+def mutations(value: Any) -> Iterator[Any]:
+    """Copies of nested mappings and sequences in which one part is hostile, or one key is missing."""
+    yield from HOSTILE
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from ({**value, key: other} for other in mutations(part))
+            yield {k: each for k, each in value.items() if k != key}
+    elif isinstance(value, list):
+        for k, part in enumerate(value):
+            yield from ([*value[:k], other, *value[k + 1 :]] for other in mutations(part))
+
+
+@pytest.mark.parametrize("part", ["rng", "settings", "version", "policy"])
+def test_hostile_values_are_refused_by_name_or_harmless(part: str) -> None:
+    groups = Groups(["a", "b", "a"], entitlements=[1, 2], pull_floor=0.1)
+    state = AlphaFair(2, 3, alpha=0.5, seed=4, groups=groups).snapshot()
+    loaded = refused = 0
+    for value in mutations(getattr(state, part)):
+        try:
+            load_policy(replace(state, **{part: value}))
+            loaded += 1
+        except InvalidArgument:
+            refused += 1
+    assert refused > loaded
 
 
 def test_a_snapshot_of_other_settings_is_not_called_damaged() -> None:

@@ -191,7 +191,8 @@ class ArmGroups:
         """
         numbers = list(range(self.n_arms, self.n_arms + n_new))
         if groups is None:
-            arrived: list[Label] = [n if n not in self.labels else f"arm {n}" for n in numbers]
+            taken = {*self.labels}
+            arrived: list[Label] = [n if n not in taken else f"arm {n}" for n in numbers]
         else:
             if not self.named:
                 repair = "Construct the policy with groups, one label per arm, to add arms to groups later."

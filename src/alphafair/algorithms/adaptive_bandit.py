@@ -417,17 +417,36 @@ def refresh_relative(memory, arm):
 @kernel
 def reopen_unit(memory):
     """Set the unit to the largest power of two below all levels, and recompute all slopes."""
-    alpha, unit, n = memory.settings[S.alpha], memory.scalars[N1.unit], memory.arms.shape[1]
+    alpha, unit, slope = memory.settings[S.alpha], memory.scalars[N1.unit], memory.arms[A.slope]
+    write_levels(memory, slope)
     least = np.inf
-    for i in range(n):
-        least = min(least, with_pending(memory, i))
+    for i in range(slope.shape[0]):
+        least = min(least, slope[i])
     while least >= 2.0 * unit:
         unit *= 2.0
     while least < unit:
         unit *= 0.5
     memory.scalars[N1.unit] = unit
-    for i in range(n):
-        memory.arms[A.slope, i] = marginal_utility(with_pending(memory, i) / unit, alpha)
+    for i in range(slope.shape[0]):
+        slope[i] = marginal_utility(slope[i] / unit, alpha)
+
+
+@kernel
+def write_levels(memory, out):
+    """Write `with_pending` of every arm to `out`, in one pass over the arms."""
+    account = memory.arms[A.account]
+    if not GROUPS or memory.groups.numbers[F.pooled] == 0.0:
+        for i in range(account.shape[0]):
+            out[i] = account[i] + credit(memory, i)
+        return
+    group, pending = memory.groups.rows[R.group], memory.groups.rows[R.pool]
+    inverse = memory.groups.rows[R.inverse_entitlement]
+    for i in range(account.shape[0]):
+        pending[i] = 0.0
+    for i in range(account.shape[0]):
+        pending[np.uint32(group[i])] += credit(memory, i)
+    for i in range(account.shape[0]):
+        out[i] = account[i] + pending[np.uint32(group[i])] * inverse[i]
 
 
 @kernel
@@ -483,21 +502,27 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
 
 
 def refresh_all(memory: Any) -> None:
-    """Recompute the slopes of all arms, after a change of arms in groups."""
-    for column in range(memory.arms.shape[1]):
-        refresh(memory, column)
+    """Recompute the slopes of all arms, after a change of arms or accounts."""
+    if memory.settings[S.alpha] >= 1.0:
+        reopen_unit(memory)
+        return
+    slope = memory.arms[A.slope]
+    write_levels(memory, slope)
+    for i in range(len(slope)):
+        slope[i] = marginal_utility(slope[i], memory.settings[S.alpha])
 
 
 def reopen(memory: Any, columns: Any) -> None:
-    """Recompute slopes and anchors of accounts that were changed outside the kernels."""
-    if memory.settings[S.alpha] >= 1.0:
-        reopen_unit(memory)
-        if memory.scalars[N.peaks] == 0.0:  # nothing is in units of the first one yet
-            memory.scalars[N1.first_unit] = memory.scalars[N1.unit]
+    """Recompute slopes and anchors of accounts that were changed outside the kernels: all, or those of one group."""
+    alpha, n = memory.settings[S.alpha], memory.arms.shape[1]
+    if alpha < 1.0:
+        reopen_accounts(memory, columns)
+    if alpha < 1.0 and len(columns) < n:
+        refresh(memory, columns[0])
         return
-    reopen_accounts(memory, columns)
-    for column in columns:
-        refresh(memory, column)
+    refresh_all(memory)
+    if alpha >= 1.0 and memory.scalars[N.peaks] == 0.0:  # nothing is in units of the first one yet
+        memory.scalars[N1.first_unit] = memory.scalars[N1.unit]
 
 
 def alpha_changed(memory: Any) -> None:

@@ -7,9 +7,11 @@ is here.
 from __future__ import annotations
 
 import copy
+import os
 import threading
 import time
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
@@ -24,6 +26,7 @@ from alphafair.groups import ArmGroups, Groups, Labels
 from alphafair.math.distributions import all_within, draw_arm, is_distribution, mask_alone
 from alphafair.math.least_squares import feature_memory
 from alphafair.math.utility import ACCOUNT
+from alphafair.memory_limit import memory_limit
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import GroupAccounts
 from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
@@ -43,6 +46,8 @@ from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
 _new_decision = tuple.__new__  # twice as fast as the constructor of a NamedTuple
 _NOT_PREPARED = -1
+SMALL = 1 << 26  # bytes: any process may have so much
+ROWS_PER_ARM = 24  # numbers per arm outside the layout: accounts, groups, labels
 MOST_ROUNDS = 1 << 16  # per call: progress bars and other threads get their turn between calls
 
 
@@ -52,6 +57,41 @@ class _Markers(NamedTuple):
     learned: object
     expected: object
     forgone: object
+
+
+class _HeldAtFork:
+    """The lock of a policy that another thread was using when this process was forked: every call raises."""
+
+    def acquire(self) -> None:
+        raise RuntimeError(
+            "Another thread was using this policy when the process was forked, so its state here may be incomplete. "
+            "Create the policy in each child, or load a snapshot there."
+        )
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing is held."""
+
+
+_policies: weakref.WeakSet[BasePolicy] = weakref.WeakSet()  # of this process
+
+
+def _check_locks_after_fork() -> None:
+    """In a forked process: let no call wait for a thread that is not there."""
+    for policy in _policies:
+        if policy._lock.acquire(blocking=False):
+            policy._lock.release()
+        else:
+            policy._use_lock(_HeldAtFork())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_check_locks_after_fork)
 
 
 class BasePolicy(Policy):
@@ -78,6 +118,7 @@ class BasePolicy(Policy):
     ) -> None:
         self.n_contexts = validate.integer("n_contexts", n_contexts, low=1)
         self.n_arms = validate.integer("n_arms", n_arms, low=1)
+        self._check_size(self.n_contexts, self.n_arms)
         self.settings = dict(settings)
         self._random_numbers = RandomNumbers(seed)
         self._groups: GroupAccounts | None = None
@@ -107,6 +148,30 @@ class BasePolicy(Policy):
         """Raise if the settings do not allow `n_live` live arms."""
         if self._groups is not None:
             self._groups.groups.check_floor(n_live)
+
+    def _check_size(self, n_contexts: int, n_arms: int) -> None:
+        """Raise for more features, arms or contexts than fit into memory."""
+        layout, of_arms = self._own_algorithm().layout, len(self.feature_shape) == 2
+        per_arm = int(layout.arms.size + layout.scratch.size + ROWS_PER_ARM)
+        per_context, cells_per_arm = int(layout.context_scalars.size), int(layout.contexts.size)
+
+        def n_bytes(sizes: list[int]) -> int:
+            d, n_arms, n_contexts = sizes
+            cells = n_arms * (per_arm + (d if of_arms else d * d)) + 2 * d * d
+            return 8 * cells + n_contexts * max(1, 8 * (per_context + cells_per_arm * n_arms))
+
+        names, sizes = ("n_features", "n_arms", "n_contexts"), [self.n_features, n_arms, n_contexts]
+        if n_bytes(sizes) <= SMALL:
+            return
+        fitting, limit = [0, 1, 1], memory_limit()
+        for k, (argument, size) in enumerate(zip(names, sizes, strict=True)):
+            if n_bytes([*sizes[: k + 1], *fitting[k + 1 :]]) > limit:
+                tried = range(min(size, limit))
+                tail = fitting[k + 1 :]
+                most = bisect_right(tried, limit, key=lambda size: n_bytes([*sizes[:k], size, *tail])) - 1
+                others = "".join(f" with {n_arms} arms" for name in names[:k] if name == "n_arms")
+                allowed = f"at most {max(most, 1)}{others}, which fit into memory"
+                raise InvalidArgument(argument, allowed, size, f"Choose {argument} inside that range.")
 
     @classmethod
     def _of_this_version(cls, state: State) -> State:
@@ -293,7 +358,8 @@ class BasePolicy(Policy):
             self._use_machine_code()
             return self._draw(*arguments)
         started = time.perf_counter()
-        arm, propensity = self._algorithm.draw(*arguments)
+        with np.errstate(all="ignore"):
+            arm, propensity = self._algorithm.draw(*arguments)
         self._bundle.spend(time.perf_counter() - started, 0.5)
         return int(arm), float(propensity)
 
@@ -304,7 +370,8 @@ class BasePolicy(Policy):
             self._learn = jit.entry_point(learn)
             return bool(answer) if answer is not None else None
         started = time.perf_counter()
-        answer = self._algorithm.learn(*arguments)
+        with np.errstate(all="ignore"):
+            answer = self._algorithm.learn(*arguments)
         self._bundle.spend(time.perf_counter() - started, 0.5)
         return None if answer is None else bool(answer)
 
@@ -316,7 +383,8 @@ class BasePolicy(Policy):
             self._prepare(*arguments)
             return
         started = time.perf_counter()
-        self._algorithm.prepare(*arguments)
+        with np.errstate(all="ignore"):
+            self._algorithm.prepare(*arguments)
         self._bundle.spend(time.perf_counter() - started, 0.0)
 
     # choosing
@@ -325,7 +393,7 @@ class BasePolicy(Policy):
         self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
     ) -> Vector:
         """Return the distribution that `choose` draws from; changes nothing."""
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
             if features is not None or self.n_features:
@@ -443,14 +511,20 @@ class BasePolicy(Policy):
         The same decision of `choose` is refused a second time. A decision that the caller has rebuilt, for example from
         a log, is not recognised: the caller must pass it once. Under bandit feedback its probabilities may be None; the
         propensity is enough.
+
+        An error changes nothing, and the update can be repeated (a `learn` of your own should keep to this). After an
+        interrupt in the middle of a step, or an error of a regressor, the decision counts as learned, although a part
+        of what was to be learned may be missing.
         """
+        used_for = None
         try:
             self._acquire()
-            n_arms, used_for = self.n_arms, None
+            n_arms = self.n_arms
             if type(decision) is ChosenDecision:  # valid in itself; it must still fit this policy
                 used_for = decision._used
                 if used_for and self._markers.learned in used_for:
                     self._raise_used("a decision that this policy has not learned from", decision)
+                decision._used = (self._markers.learned, *used_for) if used_for else self._used_once
                 context, arm, propensity, probabilities = decision
                 fits = context < self.n_contexts and len(probabilities) == n_arms and propensity <= 1.0
             else:
@@ -476,8 +550,11 @@ class BasePolicy(Policy):
                 if used is None or not self._is_distribution(used):
                     used = validate.decision_probabilities(probabilities, n_arms)
                 self._learn_all(decision, context, used, rewards)
-            if used_for is not None:
-                decision._used = (self._markers.learned, *used_for) if used_for else self._used_once  # type: ignore[attr-defined]
+        except Exception as problem:
+            changed = self._regressors is not None and not isinstance(problem, InvalidArgument)
+            if used_for is not None and not changed:
+                decision._used = used_for  # type: ignore[attr-defined]
+            raise
         finally:
             self._release()
 
@@ -551,17 +628,17 @@ class BasePolicy(Policy):
         self._notify(self._algorithm.forgo, decision, self._markers.forgone, "a decision whose reward may still come")
 
     def _notify(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             chosen = decision if isinstance(decision, ChosenDecision) else None
             if chosen is not None and not {marker, self._markers.learned}.isdisjoint(chosen._used):
                 self._raise_used(allowed, decision)
             context, arm, _, _ = validate.decision(decision, self.n_contexts, self.n_arms)
             column = self._learned.column(arm)
-            if kernel is not None and column >= 0:
-                kernel(self._memory, context, column)
-                self._prepared = _NOT_PREPARED
             if chosen is not None:
                 chosen._used += (marker,)
+            if kernel is not None and column >= 0:
+                self._prepared = _NOT_PREPARED
+                kernel(self._memory, context, column)
 
     def _book_retired(self, contexts: Any, earned: Matrix) -> None:
         """Add the rewards of retired arms to their accounts."""
@@ -588,7 +665,7 @@ class BasePolicy(Policy):
         if "alpha" not in self.settings:
             raise InvalidArgument("alpha", f"left unset: {self.name} has no alpha", alpha, "Use a policy with alpha.")
         alpha = validate.alpha(alpha)
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             before = self._on_welfare()
             self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
             if self._on_welfare() != before:
@@ -619,7 +696,7 @@ class BasePolicy(Policy):
         groups carry their accounts too. Policies without accounts only count the period.
         """
         carry = validate.number("carry", carry, low=0.0, high=1.0)
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             learned, algorithm = self._learned, self._algorithm
             if algorithm.before_arms_change is not None:
                 algorithm.before_arms_change(learned.memory)
@@ -651,17 +728,19 @@ class BasePolicy(Policy):
         group shares its account; a new group enters with the least R/s of the live groups, the initial 1, or a given R.
         Without `groups` every new arm is its own group. Floors cannot be added later.
         """
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             if n_contexts is not None:
                 n_contexts = validate.integer("n_contexts", n_contexts, low=self.n_contexts)
             if n_arms is not None:
                 n_arms = validate.integer("n_arms", n_arms, low=self.n_arms)
             entry = validate.account(account)
+            n_live = len(self._learned.live_arms) + (n_arms or self.n_arms) - self.n_arms
+            self._check_size(n_contexts or self.n_contexts, n_live)
             if groups is not None and (n_arms is None or n_arms == self.n_arms):
                 repair = f"Pass n_arms above {self.n_arms} to add arms."
                 raise InvalidArgument("groups", "None if no arm is added", groups, repair)
             if n_arms is not None and n_arms > self.n_arms:
-                self._check_n_live(len(self._learned.live_arms) + n_arms - self.n_arms)
+                self._check_n_live(n_live)
                 self._admit(n_arms - self.n_arms, entry, Groups.of(groups))
             if n_contexts is not None:
                 self._learned.add_contexts(self._blank(1, len(self._learned.live_arms)), n_contexts)
@@ -688,7 +767,7 @@ class BasePolicy(Policy):
 
     def retire(self, arm: int) -> None:
         """Never draw an arm again. It keeps its number and its account; its late rewards still count."""
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             arm, live = validate.integer("arm", arm, low=0, high=self.n_arms - 1), self._learned.live_arms
             if arm not in live:
                 allowed = f"one of the live arms {live.tolist()}"
@@ -727,9 +806,12 @@ class BasePolicy(Policy):
     # copies and snapshots
 
     def _set_lock(self) -> None:
-        self._lock = threading.RLock()  # only its owner can release it, even if a signal interrupts the wait
-        self._acquire, self._release = self._lock.acquire, self._lock.release
+        self._use_lock(threading.RLock())  # only its owner can release it, even if a signal interrupts the wait
+        _policies.add(self)
         self._mark_with(_Markers(object(), object(), object()))
+
+    def _use_lock(self, lock: Any) -> None:
+        self._lock, self._acquire, self._release = lock, lock.acquire, lock.release
 
     def _mark_with(self, markers: _Markers) -> None:
         self._markers, self._used_once = markers, (markers.learned,)
@@ -816,7 +898,7 @@ class BasePolicy(Policy):
         made._learned.read(state)
         made._random_numbers = RandomNumbers.at(state.rng)
         made._check()
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             self.__dict__.update(made._shareable())  # `made` is discarded
             self._memory_changed()
             self._mark_with(made._markers)  # decisions learned after the snapshot may be learned again
@@ -877,7 +959,8 @@ class BasePolicy(Policy):
         if self._bundle.use_machine_code():
             return jit.compiled(run, **self._flags())(*arguments)
         started = time.perf_counter()
-        answer = run.function(*arguments)
+        with np.errstate(all="ignore"):
+            answer = run.function(*arguments)
         self._bundle.spend(time.perf_counter() - started, n_rounds)
         return answer
 

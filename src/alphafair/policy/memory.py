@@ -429,7 +429,7 @@ class RandomNumbers:
             used = validate.integer("used", state["used"], low=0, high=cls.BLOCK)
             del numbers.block[cls.BLOCK - used :]
             return numbers
-        except (TypeError, KeyError, ValueError) as problem:
+        except (TypeError, KeyError, ValueError, OverflowError) as problem:
             raise InvalidArgument("state.rng", "the state of a PCG64 generator", state, DAMAGED) from problem
 
 
