@@ -1,4 +1,4 @@
-"""Whole runs with groups, entitlements and floors, against the same policy without."""
+"""Whole runs with groups, entitlements and floors, against the same policy without; changes of many arms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,27 @@ GROUPS = {
 }
 
 
+def change_arms(n: int) -> float:
+    """Construct a policy with `n` arms in groups of two, add one and retire one."""
+
+    def work() -> None:
+        policy = AlphaFairAdaptive(2, n, groups=Groups([arm // 2 for arm in range(n)]))
+        policy.grow(n_arms=n + 1, groups=[n])
+        policy.retire(0)
+
+    return seconds(work)
+
+
+def changes() -> Iterator[Row]:
+    """Changes of many arms, where work in proportion to their number is ten times that of a tenth of them."""
+    times = best({"many": partial(change_arms, 10_000), "few": partial(change_arms, 1_000)}, REPEATS)
+    ratio = times["many"] / times["few"]
+    job, ours, theirs = "construct, grow and retire, 10,000 arms", duration(times["many"]), duration(times["few"])
+    yield Row(f"{job} in groups of 2", ours, "1,000 arms", theirs, f"{ratio:.1f} x", "at most 20 x", ratio <= 20.0)
+
+
 def rows() -> Iterator[Row]:
+    yield from changes()
     makers = {
         "AlphaFair": partial(AlphaFair, N_CONTEXTS, N_ARMS, alpha=ALPHA),
         "AlphaFairBandit": partial(AlphaFairBandit, N_CONTEXTS, N_ARMS, alpha=ALPHA),

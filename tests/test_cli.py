@@ -378,6 +378,15 @@ def test_a_new_policy_is_found_without_an_edit(monkeypatch: pytest.MonkeyPatch, 
         (["--seed", "-2"], ["--seed must be", "got -2"]),
         (["--record-every", "0"], ["--record-every must be", "got 0"]),
         (["--output", __file__], ["--output must be a folder"]),
+        (
+            ["--rounds", "1" + 13 * "0", "--policy", "uniform"],
+            ["--rounds must be at most", "fit into memory", "got 1000"],
+        ),
+        (["--contexts", "1" + 30 * "0"], ["--contexts must be at most", "fit into memory"]),
+        (["--arms", "1" + 13 * "0"], ["--arms must be at most", "fit into memory"]),
+        (["--stream", "impossibility", "--arms", "5"], ["--arms must be left out with --stream impossibility; got 5"]),
+        (["--stream", "impossibility", "--contexts", "2"], ["--contexts must be left out", "own number of contexts"]),
+        (["--stream", "dying-arms", "--contexts", "2"], ["--contexts must be left out", "own number of contexts"]),
     ],
 )
 def test_a_refusal_is_one_line_with_its_repair(arguments: list[str], words: list[str], tmp_path: Path) -> None:
@@ -388,6 +397,17 @@ def test_a_refusal_is_one_line_with_its_repair(arguments: list[str], words: list
     assert answer.stderr.count("\n") == 1
     for word in words:
         assert word in answer.stderr
+
+
+def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def large(*_: Any, **__: Any) -> None:
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setattr(metrics, "jain_index", large)
+    answer = run(*SMALL, "--policy", "uniform", "--output", str(tmp_path))
+    assert answer.exit_code == 1
+    last = answer.stderr.splitlines()[-1]
+    assert last == "error: there is not enough memory for this (Unable to allocate 3 TiB). Choose smaller sizes."
 
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

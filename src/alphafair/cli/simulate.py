@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 FILE_OPTIONS = ("context", "arm", "time", "reward_range")
 STREAM_OPTIONS = ("stream", "rounds", "contexts", "arms")
+BYTES_OF = {"rounds": 24, "contexts": 320, "arms": 8000}  # of a synthetic stream, at least
 
 
 def command(
@@ -112,12 +113,17 @@ def command(
     """
     from alphafair import figures, validate
     from alphafair.algorithms import POLICIES
+    from alphafair.memory_limit import memory_limit
 
     kinds = [_find(name) for name in dict.fromkeys(policy or POLICIES)]
     alpha = validate.alpha(alpha)
     sizes = {"rounds": rounds, "contexts": contexts, "arms": arms}
     for name, size in sizes.items():
         validate.integer(f"--{name}", size, low=1)
+        most = memory_limit() // BYTES_OF[name]
+        if size > most:
+            repair = f"Choose --{name} inside that range."
+            raise InvalidArgument(f"--{name}", f"at most {most}, which fit into memory", size, repair)
     validate.integer("--seed", seed, low=0)
     if period is not None:
         validate.integer("--period", period, low=1)
@@ -126,7 +132,7 @@ def command(
     carry = validate.number("--carry", 0.5 if carry is None else carry, low=0.0, high=1.0)
     if record_every is not None:
         validate.integer("--record-every", record_every, low=1)
-    _refuse_misplaced(ctx, data)
+    _refuse_misplaced(ctx, data, stream)
     if data is None:
         played = make_stream(stream, **sizes, seed=seed)
     else:
@@ -185,27 +191,43 @@ def _find(name: str) -> type[Policy]:
     return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, POLICIES)]
 
 
-def _refuse_misplaced(ctx: typer.Context, data: Path | None) -> None:
-    """Refuse options of a file without --data, and options of a synthetic stream with it."""
+def _refuse_misplaced(ctx: typer.Context, data: Path | None, stream: str) -> None:
+    """Refuse options without effect: of a file without --data, of a synthetic stream with it, or of other streams."""
+    from alphafair.run import accepted
 
-    for option in FILE_OPTIONS if data is None else STREAM_OPTIONS:
+    def given(option: str) -> bool:
         source = ctx.get_parameter_source(option)
-        if source is not None and source.name == "COMMANDLINE":
-            flag = f"--{option.replace('_', '-')}"
-            if data is None:
-                raise InvalidArgument("--data", f"given with {flag}", None, "Pass --data FILE as well.")
-            raise InvalidArgument(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
+        return source is not None and source.name == "COMMANDLINE"
+
+    for option in filter(given, FILE_OPTIONS if data is None else STREAM_OPTIONS):
+        flag = f"--{option.replace('_', '-')}"
+        if data is None:
+            raise InvalidArgument("--data", f"given with {flag}", None, "Pass --data FILE as well.")
+        raise InvalidArgument(flag, "left out with --data", ctx.params[option], "The file has its own rounds.")
+    if data is None:
+        for option in ("contexts", "arms"):
+            if given(option) and not accepted(_maker(stream), {f"n_{option}": 1}):
+                repair = f"This stream has its own number of {option}."
+                raise InvalidArgument(f"--{option}", f"left out with --stream {stream}", ctx.params[option], repair)
+
+
+def _maker(name: str) -> Callable[..., Stream]:
+    """The function that makes a synthetic stream, by the name of the stream."""
+    from alphafair import streams, validate
+
+    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__ if word != "dying_arms_bound"}
+    modules = (streams.synthetic.__name__, streams.heavy_tails.__name__)
+    synthetic: dict[str, Callable[..., Stream]] = {
+        word: maker for word, maker in makers.items() if maker.__module__ in modules
+    }
+    return synthetic[validate.choice("--stream", name, synthetic)]
 
 
 def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) -> Stream:
     """A synthetic stream by its name, with those of the settings that it accepts."""
-    from alphafair import streams, validate
     from alphafair.run import accepted
 
-    makers = {word.replace("_", "-"): getattr(streams, word) for word in streams.__all__ if word != "dying_arms_bound"}
-    modules = (streams.synthetic.__name__, streams.heavy_tails.__name__)
-    synthetic = {word: maker for word, maker in makers.items() if maker.__module__ in modules}
-    maker: Callable[..., Stream] = synthetic[validate.choice("--stream", name, synthetic)]
+    maker = _maker(name)
     offered = {"n_rounds": rounds, "n_half": (rounds + 1) // 2, "n_contexts": contexts, "n_arms": arms, "seed": seed}
     return maker(**accepted(maker, offered))
 

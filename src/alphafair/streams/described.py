@@ -89,10 +89,16 @@ def _world(
 
 
 def _linear(rng: np.random.Generator, z: Matrix, n_arms: int) -> Matrix:
-    """Return theta.z of every arm, with one theta per arm, or one for all if every arm has its own z."""
-    if z.ndim == 3:
-        return np.asarray(z @ _directions(rng, 1, z.shape[2])[0])
-    return np.asarray(z @ _directions(rng, n_arms, z.shape[1]).T)
+    """Return theta.z of every arm, with one theta per arm, or one for all if every arm has its own z.
+
+    Products are added one feature after the other: a matrix product depends on the processor in its last digits.
+    """
+    thetas = _directions(rng, 1 if z.ndim == 3 else n_arms, z.shape[-1])
+    rounds = z if z.ndim == 3 else z[:, None]
+    signal = np.zeros((len(z), n_arms))
+    for k in range(z.shape[-1]):
+        signal += rounds[..., k] * thetas[:, k]
+    return signal
 
 
 def _directions(rng: np.random.Generator, n: int, n_features: int) -> Matrix:
