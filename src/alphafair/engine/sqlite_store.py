@@ -651,7 +651,7 @@ def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empt
         (application,) = connection.execute("pragma application_id").fetchone()
         (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     except sqlite3.DatabaseError as problem:
-        if problem.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+        if getattr(problem, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB:  # errors of Python have no code
             raise
         repair = "Pass another file; if it was one, it is damaged: restore a backup."
         raise InvalidArgument("path", "a file that alphafair made", str(path), repair) from problem
