@@ -151,7 +151,7 @@ class Service:
                 _check_method(request.method, methods)
             elif route.body is not None and b"content-encoding" in request.headers:
                 _check_coding(request.headers[b"content-encoding"])
-            if role == "write" and request.caller is not None and not self.writer.places.has(request.caller):
+            if role == "write" and request.caller is not None and self.writer.is_full(request.caller):
                 raise self.writer.overload(request.caller)  # before its body is kept
         except Exception as problem:
             request.failure = problem

@@ -27,33 +27,37 @@ class Places:
 
     def __init__(self, limit: int, per_caller: int, for_admins: int = 0) -> None:
         self.limit, self.per_caller, self.for_admins = limit, per_caller, for_admins
-        self.held: Counter[str] = Counter()  # by caller
+        self.held: dict[str, int] = {}  # by caller
         self.n_held = 0
 
     def has(self, caller: Caller, n: int = 1) -> bool:
         """Whether a caller may take n places now; one that holds none may take more than its share at once."""
-        held = self.held[caller.id]  # a Counter: 0 for others
-        limit = self.limit + self.for_admins if caller.is_operator else self.limit
-        return self.n_held + n <= limit and (not held or held + n <= self.per_caller)
+        held = self.held.get(caller.id, 0)
+        if held and held + n > self.per_caller:
+            return False
+        free = self.limit - self.n_held - n
+        return free >= 0 or (caller.is_operator and free + self.for_admins >= 0)
 
     def take(self, caller: Caller, n: int = 1) -> bool:
         """Take n places, if the caller may."""
         if not self.has(caller, n):
             return False
-        self.held[caller.id] += n
+        self.held[caller.id] = self.held.get(caller.id, 0) + n
         self.n_held += n
         return True
 
     def release(self, caller_id: str, n: int = 1) -> None:
         """Give n places back."""
         self.n_held -= n
-        self.held[caller_id] -= n
-        if not self.held[caller_id]:
-            del self.held[caller_id]
+        held = self.held.pop(caller_id) - n
+        if held:
+            self.held[caller_id] = held
 
     def refusal(self, caller: Caller, code: str, what: str, *, repair: str, retry_after: int = 1) -> Failure:
         """The failure of a caller for which there is no place."""
-        message = f"{what}: {self.held[caller.id]:,} of this key, {self.n_held:,} in all. There is no place for more."
+        message = (
+            f"{what}: {self.held.get(caller.id, 0):,} of this key, {self.n_held:,} in all. There is no place for more."
+        )
         found = failure(503, code, message, repair=repair, retry_after=str(retry_after))
         found.pause = PAUSE
         return found
@@ -75,15 +79,15 @@ class Turns(Generic[Item]):
         else:
             items.append(item)
 
-    def next(self, may: Callable[[str], bool] = lambda _: True) -> tuple[str, Item] | None:
-        """Remove the next item of a caller that may have its turn; None without one."""
+    def next(self, may: Callable[[str], bool] | None = None) -> tuple[str, Item] | None:
+        """Remove the next item, of a caller that may have its turn; None without one."""
         for caller_id, items in self._waiting.items():
-            if may(caller_id):
+            if may is None or may(caller_id):
                 item = items.popleft()
-                if items:
-                    self._waiting.move_to_end(caller_id)
-                else:
+                if not items:
                     del self._waiting[caller_id]
+                elif len(self._waiting) > 1:
+                    self._waiting.move_to_end(caller_id)
                 return caller_id, item
         return None
 

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from alphafair.engine import Engine
 from alphafair.service.errors import Failure
@@ -24,13 +24,7 @@ THREADS: Final = 8  # where experiments are written side by side
 SHARE: Final = 4  # one caller has a quarter of the places for commands
 LONGEST_BATCH: Final = 1_000  # commands; a batch of the engine is closed once it has as many
 CHANGES: Final = 100  # of experiments that wait
-
-
-class Sent(NamedTuple):
-    """Commands of one request, and who waits for their answers."""
-
-    commands: Sequence[Any]
-    answers: asyncio.Future[list[Any]]
+Sent = tuple[Sequence[Any], "asyncio.Future[list[Any]]"]  # commands of one request, and who waits for their answers
 
 
 class Writer:
@@ -57,6 +51,10 @@ class Writer:
         self._changes = Pool(self._threads, Places(CHANGES, CHANGES // 2), at_once=-(-n_threads // 2), per_caller=1)
         self._lines: dict[str, Turns[Sent]] = {}  # what waits for the next batch, where one is being committed
 
+    def is_full(self, caller: Caller) -> bool:
+        """Whether there is no place for commands of a caller."""
+        return self.places.n_held >= self.places.per_caller and not self.places.has(caller)
+
     def overload(self, caller: Caller) -> Failure:
         """The failure of a caller that has no place for its commands."""
         return self.places.refusal(caller, "overloaded", "Commands that wait", repair=AGAIN)
@@ -72,7 +70,7 @@ class Writer:
         if line is None:
             line = self._lines[name] = Turns[Sent]()
             loop.call_soon(self._commit, name, line)  # after the commands that arrive in the same turn of the loop
-        line.add(caller.id, Sent(commands, answers))
+        line.add(caller.id, (commands, answers))
         return await answers
 
     async def change(self, caller: Caller, work: Callable[[], Result]) -> Result:
@@ -90,12 +88,14 @@ class Writer:
         self._threads.shutdown()
 
     def _commit(self, name: str, line: Turns[Sent]) -> None:
-        commands, batch = list[Any](), list[Sent]()
+        commands, batch, counts = list[Any](), list[Sent](), dict[str, int]()
         while len(commands) < LONGEST_BATCH and (found := line.next()) is not None:
             caller_id, sent = found
-            commands += sent.commands
+            commands += sent[0]
             batch.append(sent)
-            self.places.release(caller_id, len(sent.commands))
+            counts[caller_id] = counts.get(caller_id, 0) + len(sent[0])
+        for caller_id, n in counts.items():
+            self.places.release(caller_id, n)
         done = asyncio.get_running_loop().run_in_executor(self._threads, self._write, commands)
         done.add_done_callback(lambda written: self._deliver(name, line, batch, written))
 
@@ -109,14 +109,14 @@ class Writer:
         problem = written.exception()
         answers = [] if problem else written.result()
         first = 0
-        for sent in batch:
-            size = len(sent.commands)
-            if sent.answers.cancelled():
+        for sent, caller in batch:
+            size = len(sent)
+            if caller.cancelled():
                 pass
             elif problem:
-                sent.answers.set_exception(problem)
+                caller.set_exception(problem)
             else:
-                sent.answers.set_result(answers[first : first + size])
+                caller.set_result(answers[first : first + size])
             first += size
         if line:
             self._commit(name, line)
