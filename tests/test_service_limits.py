@@ -465,7 +465,7 @@ def test_descriptions_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_rejected_requests_are_logged_at_a_limited_rate(shop: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="alphafair.service")
-    wait_for(lambda: not shop.service._lines._n_left_out)  # of what was sent before
+    wait_for(lambda: not shop.service.request_log.n_left_out)  # of what was sent before
     caplog.clear()
     before = told(shop)
     n = 2000
@@ -482,7 +482,7 @@ def test_rejected_requests_are_logged_at_a_limited_rate(shop: Running, caplog: p
             sender.join()
     for _ in range(200):
         assert shop.raw(b"NONSENSE\r\n\r\n").startswith(b"HTTP/1.1 400 ")
-    wait_for(lambda: not shop.service._lines._n_left_out)
+    wait_for(lambda: not shop.service.request_log.n_left_out)
     lines = [record for record in caplog.records if record.name == "alphafair.service"]
     fields = [getattr(record, "fields", {}) for record in lines]
     n_logged = sum(each.get("status", 0) >= 400 for each in fields)

@@ -43,6 +43,11 @@ class LimitedLines:
         self._statuses[status] += 1
         return False
 
+    @property
+    def n_left_out(self) -> int:
+        """How many requests the next line that counts them will have."""
+        return self._statuses.total()
+
     def _report(self) -> None:
         statuses, self._statuses = self._statuses, Counter()
         counts = {str(status): count for status, count in sorted(statuses.items())}
@@ -58,6 +63,11 @@ class RequestLog:
         self._of_callers = LimitedLines("requests with a key", left_out, LINES_PER_SECOND // 2)
         self._of_others = LimitedLines("requests that were not admitted", left_out)
         self._of_faults = LimitedLines("internal errors", left_out, LINES_PER_SECOND // 2)
+
+    @property
+    def n_left_out(self) -> int:
+        """How many requests have no line and are not counted by one yet."""
+        return sum(lines.n_left_out for lines in (self._of_callers, self._of_others, self._of_faults))
 
     def write(self, request: Request, status: int, seconds: float) -> None:
         """Log a request that was answered, if it failed, is not of a busy route, or all are logged."""

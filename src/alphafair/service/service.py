@@ -117,7 +117,7 @@ class Service:
         self.reads, self.scans = _pool("read", READERS), _pool("scan", SCANNERS)
         self.curves: dict[WhatIfJob, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
-        self._log = RequestLog(self.measures.left_out, log_all=log_all)
+        self.request_log = RequestLog(self.measures.left_out, log_all=log_all)
         self._root = routes.segments(root_path) if root_path else []
         self._cached_target = lru_cache(1000)(self._target)
         self._ids = itertools.count(1)
@@ -235,7 +235,7 @@ class Service:
         seconds = time.perf_counter() - request.started
         route = request.route
         self.measures.answered(OTHER if route is None else route.path, status, seconds)
-        self._log.write(request, status, seconds)
+        self.request_log.write(request, status, seconds)
 
     # the service
 
