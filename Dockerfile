@@ -24,7 +24,7 @@ USER alphafair
 ENV NUMBA_CACHE_DIR=/kernels PYTHONUNBUFFERED=1
 # Code for the build machine's own processor would not be loaded on another one: take what every one of its kind has.
 ENV NUMBA_CPU_NAME=generic
-RUN alphafair compile && python -m alphafair.service.precompile
+RUN alphafair compile
 VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM

@@ -56,7 +56,7 @@ def build(image: Path, settings: dict[str, str]) -> Path:
     step("what it needs", pip(python, *pinned, f"{SOURCE}/requirements/service.txt", *only_wheels), image, settings)
     (made,) = (image / "wheels").glob("alphafair-*.whl")
     step("its installation", pip(python, "install", "--no-deps", "--no-index", str(made)), image, settings)
-    step("its machine code", [str(python), "-m", "alphafair.service.precompile"], image, settings)
+    step("its machine code", [str(python.with_name("alphafair")), "compile"], image, settings)
     return python.with_name("alphafair")
 
 

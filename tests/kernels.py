@@ -7,74 +7,60 @@ Machine code that is on disk already is only loaded, so that a second call takes
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import as_completed
+from functools import partial
 
 import numpy as np
 
-FLAGS = {  # the variants of kernels that tests use most, by policy; `alphafair.precompile` says what they mean
-    "alpha-fair": ("full+groups", "full+readings", "full+groups-readings"),
-    "alpha-fair-adaptive": ("bandit+groups", "bandit+features", "full+groups", "full+features"),
-    "alpha-fair-bandit": ("bandit+groups",),
-}
-SHARES = 3  # processes, the one with most to do first
+from alphafair import (
+    Uniform,
+    context_reward_totals,
+    evaluation,
+    jit,
+    offline_curve,
+    offline_optimum,
+    simulate,
+    simulate_against,
+    streams,
+)
+from alphafair.executors import ProcessPool
+from alphafair.jit import Kernels
+from alphafair.precompile import compile_kernels, every_kernel, small_policy
 
 
-def share_of(name: str) -> int:
-    """The process that compiles a policy: kernels of one algorithm have much in common, so they stay together."""
-    if name.startswith("alpha-fair-adaptive+bandit"):
-        return 1
-    return 2 if name.startswith(("alpha-fair-adaptive", "fair-cb")) else 0
+def compile_offline() -> None:
+    stream = streams.ratings(20, 2, 3)
+    for alpha in (0.9, 16.0, float("inf")):
+        offline_optimum(context_reward_totals(stream), alpha)
+    offline_curve(stream, 0.9, [10, 20])
 
 
-def compile_share(number: int) -> None:
-    """Compile the policies of one process, and in the first one what is not a policy."""
-    from alphafair import (
-        Uniform,
-        context_reward_totals,
-        evaluation,
-        jit,
-        offline_curve,
-        offline_optimum,
-        precompile,
-        simulate,
-        simulate_against,
-        streams,
-    )
+def compile_evaluation() -> None:
+    log = simulate(Uniform(2, 3, feedback="bandit"), streams.ratings(20, 2, 3), log=True).log
+    assert log is not None
+    evaluation.evaluate(log, np.full((2, 3), 1 / 3), alpha=0.9)
 
-    everything = precompile.names() + [f"{policy}+{flags}" for policy, variants in FLAGS.items() for flags in variants]
-    own = [name for name in everything if share_of(name) == number]
-    precompile.compile_all(own)
-    with jit.using_mode("now"):
+
+def compile_policy(kernels: Kernels) -> None:
+    """What an installation compiles, and runs against an adversary."""
+    compile_kernels(kernels)
+    if not kernels.flags:
         adversary = streams.adversary("largest", n_rounds=10, n_contexts=1, n_arms=3)
-        for name in own:
-            if name.count("+") < 2:
-                for policy in precompile._policies(name):
-                    simulate_against(policy, adversary)
-        if number == 0:
-            stream = streams.ratings(20, 2, 3)
-            for alpha in (0.9, 16.0, float("inf")):
-                offline_optimum(context_reward_totals(stream), alpha)
-            offline_curve(stream, 0.9, [10, 20])
-            log = simulate(Uniform(2, 3, feedback="bandit"), stream, log=True).log
-            assert log is not None
-            evaluation.evaluate(log, np.full((2, 3), 1 / 3), alpha=0.9)
+        simulate_against(small_policy(kernels), adversary)
 
 
 def main() -> int:
-    """Compile in one process per share, as many at a time as there are cores."""
-    environment = {**os.environ, "ALPHAFAIR_JIT": "now", "NUMBA_DISABLE_JIT": "0"}
-    waiting, running, failed = list(range(SHARES)), list[subprocess.Popen[bytes]](), 0
-    while waiting or running:
-        while waiting and len(running) < (os.cpu_count() or 1):
-            command = [sys.executable, "-m", "tests.kernels", str(waiting.pop(0))]
-            running.append(subprocess.Popen(command, env=environment))
-        failed += running.pop(0).wait() != 0
-    return failed
+    os.environ |= {"ALPHAFAIR_JIT": "now", "NUMBA_DISABLE_JIT": "0"}
+    work: list[Callable[[], None]] = [compile_offline, compile_evaluation]
+    work += [partial(compile_policy, kernels) for kernels in every_kernel()]
+    with ProcessPool() as pool:
+        for done in as_completed([pool.submit(each) for each in work]):
+            done.result()
+    print(f"machine code in {jit.cache_folder()}")
+    return 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        compile_share(int(sys.argv[1]))
-    else:
-        sys.exit(main())
+    sys.exit(main())

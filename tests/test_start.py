@@ -26,7 +26,8 @@ from alphafair import (
     simulate,
     streams,
 )
-from alphafair.precompile import _policies, names
+from alphafair.jit import Kernels
+from alphafair.precompile import every_kernel, kernels_of, parse, small_policy
 from alphafair.values import Feedback
 
 MAKERS = {
@@ -173,7 +174,7 @@ class FakeHelper:
 def bundle(monkeypatch: pytest.MonkeyPatch) -> jit.Bundle:
     monkeypatch.setenv("ALPHAFAIR_JIT", "auto")
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
-    made = jit.Bundle("some-policy")
+    made = jit.Bundle(Kernels("some-policy", "full"))
     monkeypatch.setattr(made, "on_disk", lambda: False)
     monkeypatch.setattr(made, "_start_helper", FakeHelper)
     monkeypatch.setattr(jit, "POLL_EVERY", 0.0)
@@ -244,7 +245,7 @@ def test_policies_of_others_are_compiled_here_when_it_pays(monkeypatch: pytest.M
         pass
 
     found = Theirs(2, 3, horizon=9)._bundle
-    assert found.name is None
+    assert found.kernels is None
     found.spend(1.0, 10)
     assert not found.use_machine_code()
     assert found._helper is None
@@ -352,25 +353,32 @@ print(policy._bundle._helper, "numba" in sys.modules)
 
 
 def test_every_policy_can_be_compiled_by_name() -> None:
-    known = names()
-    assert {name.partition("+")[0] for name in known} == {*POLICIES}
     for policy in POLICIES:
-        assert {*names([policy])} <= {*known}
-    assert {"alpha-fair-adaptive+bandit", "alpha-fair-adaptive+full", "alpha-fair"} <= {*known}
-    assert names(["alpha-fair-adaptive+bandit+groups"]) == ["alpha-fair-adaptive+bandit+groups"]
-    with pytest.raises(
-        InvalidArgument, match=r"policy must be one of .*; got 'alpha-fare'\. Did you mean 'alpha-fair'"
-    ):
-        names(["alpha-fare"])
+        assert parse(policy) == kernels_of(policy)
+    assert every_kernel() == [kernels for policy in POLICIES for kernels in parse(policy)]
+    assert all(parse(str(kernels)) == [kernels] for kernels in every_kernel())
+
+
+def test_the_kernels_of_a_policy_are_those_of_all_its_variants() -> None:
+    """Every feedback, with every combination of groups, features and alpha from 1 on that the policy takes."""
+    assert [str(kernels) for kernels in kernels_of("alpha-fair")] == [
+        "alpha-fair+full",
+        "alpha-fair+full+groups",
+        "alpha-fair+full+welfare",
+        "alpha-fair+full+groups-welfare",
+    ]
+    assert len(kernels_of("alpha-fair-adaptive")) == 2 * 2**3
+    for name, kind in POLICIES.items():
+        for settings in kind.traits.variants(3, 4).values():
+            assert Kernels.of(kind(3, 4, **settings)) in kernels_of(name)
+    for kernels in every_kernel():
+        assert Kernels.of(small_policy(kernels)) == kernels
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> None:
     asked = MAKERS[name]()
-    wanted = asked._compile_name()
-    assert wanted is not None
-    (made,) = _policies(wanted)
-    assert made._compile_name() == wanted
+    made = small_policy(Kernels.of(asked))
     assert made._flags() == asked._flags()
     assert made._bundle is asked._bundle
 
@@ -389,4 +397,4 @@ def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> Non
 )
 def test_a_misspelt_name_is_refused(name: str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        names([name])
+        parse(name)

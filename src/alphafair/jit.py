@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
@@ -315,19 +315,39 @@ HELPER_LIMIT = 300.0  # seconds after which a helper is stopped
 CALL_SECONDS = 0.02  # seconds of interpreted rounds in one call, before the next decision
 
 
+class Kernels(NamedTuple):
+    """The machine code that a policy runs on: of which policy and feedback, with which branches.
+
+    >>> str(Kernels("alpha-fair-adaptive", "bandit", ("groups", "welfare")))
+    'alpha-fair-adaptive+bandit+groups-welfare'
+    """
+
+    policy: str
+    feedback: str
+    flags: tuple[str, ...] = ()  # sorted
+
+    @classmethod
+    def of(cls, policy: Any) -> Kernels:
+        needed = sorted(name.lower() for name, needed in policy._flags().items() if needed)
+        return cls(policy.name, policy.feedback.value, tuple(needed))
+
+    def __str__(self) -> str:
+        return "+".join(filter(None, [self.policy, self.feedback, "-".join(self.flags)]))
+
+
 class Bundle:
     """Decides for all kernels of one kind of policy whether they run interpreted or as machine code.
 
     Interpreted time is counted. Once it exceeds the time of loading, machine code is loaded from disk; if it is not
     there, a helper process compiles it while this one continues. If so much work is announced that compiling is faster,
-    or the helper cannot start or fails, this process compiles by itself. `name` is the helper's argument for `python -m
-    alphafair.precompile`; None for policies of other packages.
+    or the helper cannot start or fails, this process compiles by itself. `kernels` are what the helper compiles; None
+    for policies of other packages.
     """
 
-    _all: dict[tuple[str, str | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
+    _all: dict[tuple[str, Kernels | None], Bundle] = {}  # noqa: RUF012 - one for the whole process
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name
+    def __init__(self, kernels: Kernels | None) -> None:
+        self.kernels = kernels
         self.spent = 0.0
         self.rounds = 0.0
         self._use_machine_code = False
@@ -341,9 +361,9 @@ class Bundle:
         self._deciding = threading.Lock()
 
     @classmethod
-    def of(cls, kind: str, name: str | None) -> Bundle:
+    def of(cls, kind: str, kernels: Kernels | None) -> Bundle:
         """Return the bundle of this process."""
-        return cls._all.setdefault((kind, name), cls(name))
+        return cls._all.setdefault((kind, kernels), cls(kernels))
 
     def spend(self, seconds: float, rounds: float) -> None:
         """Count interpreted time and rounds."""
@@ -406,8 +426,8 @@ class Bundle:
         return marker is not None and marker.exists()
 
     def _marker(self) -> Path | None:
-        folder = None if self.name is None else _cache_folder()
-        return None if folder is None else folder / f"compiled-{self.name}-{_toolchain()}"
+        folder = None if self.kernels is None else _cache_folder()
+        return None if folder is None else folder / f"compiled-{self.kernels}-{_toolchain()}"
 
     def mark_on_disk(self) -> None:
         marker = self._marker()
@@ -420,7 +440,7 @@ class Bundle:
         if self._marker() is None or not is_python:
             return None
         quiet = subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", "alphafair.precompile", str(self.name)]
+        command = [sys.executable, "-P", "-m", "alphafair.precompile", str(self.kernels)]
         try:
             return subprocess.Popen(  # noqa: S603 - this Python, names from this package
                 command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, env=_helper_environment()

@@ -9,21 +9,24 @@ import typer
 
 def command(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="POLICY", help="Policies to compile; default: all.")
+        list[str] | None,
+        typer.Argument(metavar="KERNELS", help="What to compile; default: all policies."),
     ] = None,
 ) -> None:
     """Compile policies ahead of time.
 
     Without it a policy starts interpreted, and a helper process compiles it in the background. Machine code is stored
-    in the folder NUMBA_CACHE_DIR, or in the user's cache; what is already there is not compiled again. A name may end
-    in the feedback and in flags of the kernels: alpha-fair-adaptive+bandit, alpha-fair-adaptive+bandit+groups.
+    in the folder NUMBA_CACHE_DIR, or in the user's cache; what is already there is not compiled again.
+
+    KERNELS is a policy, such as alpha-fair-adaptive, for all of its kernels, or POLICY+FEEDBACK[+FLAG-FLAG] for some of
+    them: alpha-fair-adaptive+bandit, alpha-fair-adaptive+bandit+groups-welfare. Flags: groups, features, welfare (alpha
+    from 1 on).
     """
     from alphafair import jit
-    from alphafair.precompile import compile_all
-    from alphafair.precompile import names as all_names
+    from alphafair.precompile import compile_all, every_kernel, parse
     from alphafair.progress import progress_bar
 
-    wanted = all_names(names or ())
+    wanted = [kernels for name in names for kernels in parse(name)] if names else every_kernel()
     folder = jit.cache_folder()
     if folder is None:
         typer.echo("error: there is no folder for machine code: set NUMBA_CACHE_DIR.", err=True)

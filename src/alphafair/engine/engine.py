@@ -46,6 +46,7 @@ from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
+from alphafair.jit import Kernels
 from alphafair.values import Account, Log, State
 
 if TYPE_CHECKING:
@@ -677,6 +678,11 @@ class Engine:
             return _history(experiment)
 
     # reports
+
+    def kernels(self, name: str) -> Kernels | None:
+        """Return the kernels that the policy of an experiment runs on; None if it has none that works."""
+        with self._reading(name) as (_, experiment):
+            return Kernels.of(experiment.policy) if experiment.has_policy else None
 
     def overview(self, name: str, *, changes: bool = True) -> Overview:
         """Return an experiment at one moment, with what happened over time and, with `changes`, all of these."""

@@ -320,18 +320,12 @@ class BasePolicy(Policy):
 
     def _start_interpreted(self) -> None:
         own, kind = weakref.proxy(self), type(self)  # without a reference cycle, so that the policy is freed at once
-        self._bundle = jit.Bundle.of(f"{kind.__module__}.{kind.__qualname__}", self._compile_name())
+        ours = kind.__module__.startswith("alphafair.")
+        self._bundle = jit.Bundle.of(f"{kind.__module__}.{kind.__qualname__}", jit.Kernels.of(self) if ours else None)
         self._draw: Callable[..., tuple[int, float]] = partial(kind._draw_interpreted, own)
         self._learn: Callable[..., bool | None] = partial(kind._learn_interpreted, own)
         self._prepare: Callable[..., None] = partial(kind._prepare_interpreted, own)
         self._all_within, self._is_distribution = all_within, is_distribution
-
-    def _compile_name(self) -> str | None:
-        """Return the name of these kernels for `alphafair compile`; None for policies of other packages."""
-        if not type(self).__module__.startswith("alphafair."):
-            return None
-        flags = "-".join(name.lower() for name, flag in self._flags().items() if flag)
-        return "+".join(filter(None, [self.name, self.feedback.value, flags]))
 
     def _use_machine_code(self) -> None:
         """Switch to machine code. Later calls must pass arguments of exactly these types, which are not checked."""

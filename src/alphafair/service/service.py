@@ -23,9 +23,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from alphafair.engine import Engine, Uncertain
+from alphafair.engine import Engine, Mismatch, Unavailable, Uncertain
 from alphafair.engine.addresses import Address
 from alphafair.engine.jobs import WhatIfJob
+from alphafair.jit import Kernels
+from alphafair.precompile import compile_kernels
 from alphafair.service import page_handlers, routes
 from alphafair.service.access import Access
 from alphafair.service.calculations import Calculations
@@ -39,7 +41,6 @@ from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
 from alphafair.service.metrics import Measures
 from alphafair.service.openapi import Documents
 from alphafair.service.page_files import PageFiles
-from alphafair.service.precompile import kinds_in_use, precompile
 from alphafair.service.request_log import RequestLog
 from alphafair.service.routes import Methods, Route
 from alphafair.service.sessions import SAFE_METHODS
@@ -273,11 +274,11 @@ class Service:
             self.engine.close()
 
     async def _tick(self) -> None:
-        for kind in await asyncio.to_thread(kinds_in_use, self.engine):
+        for kernels in await asyncio.to_thread(_kernels_in_use, self.engine):
             try:
-                await asyncio.to_thread(precompile, [kind])
+                await asyncio.to_thread(compile_kernels, kernels)
             except Exception as problem:
-                log(logging.ERROR, f"compiling {kind.policy} failed; its first decision may fail", exc_info=problem)
+                log(logging.ERROR, f"compiling {kernels} failed; its first decision may fail", exc_info=problem)
         self.compiled, self._looked = True, time.monotonic()
         was_ready = True
         gc.freeze()  # what is loaded now stays: the garbage collector need not look through it
@@ -298,6 +299,14 @@ class Service:
             except Exception as problem:  # try again in a second
                 log(logging.WARNING, "the file is not available", reason=str(problem))
                 await asyncio.sleep(TICK)
+
+
+def _kernels_in_use(engine: Engine) -> set[Kernels]:
+    """Return the kernels of the default policy and those of the experiments, if the file can be read."""
+    found = {Kernels("alpha-fair-adaptive", "bandit")}
+    with suppress(Mismatch, Unavailable):
+        found |= {kernels for name in engine.experiments() if (kernels := engine.kernels(name)) is not None}
+    return found
 
 
 def _check_method(method: str, methods: Methods) -> None:
