@@ -35,7 +35,6 @@ MEANINGS = {
     "unit": "the power of two that slopes are relative to, at most the least R: slopes are (R/unit)^-alpha",
     "first_welfare": "W of the accounts that `bound` began with",
     "reopened": "1 where arms have changed since the context last learned, else 0",
-    "waiting": 'rewards of a step that waits for the next visit; zeros unless `marginal="next_visit"`',
     "drift": "what late and masked decisions add to the bound on the regret",
     # the scale-free learner: alphafair.math.log_barrier
     "p": "the learner's distribution, before exploration is mixed in",
@@ -116,9 +115,10 @@ OF_FEATURES = {
 
 OPENING = """# What a snapshot holds
 
-`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive, 4 for all
-other policies), its settings, the state of its random numbers, and arrays by name. `State.to_bytes` writes them as an
-uncompressed `.npz` archive: one entry of JSON, `meta`, and one `.npy` per array, so that NumPy alone can read it.
+`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive and
+AlphaFair, 4 for all other policies), its settings, the state of its random numbers, and arrays by name.
+`State.to_bytes` writes them as an uncompressed `.npz` archive: one entry of JSON, `meta`, and one `.npy` per array, so
+that NumPy alone can read it.
 
 ```python
 >>> import io

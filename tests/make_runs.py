@@ -18,8 +18,10 @@ import numpy as np
 
 from alphafair import POLICIES, Stream, simulate
 from alphafair.errors import InvalidArgument
+from alphafair.lab.rivals import AlphaFairAfter, AlphaFairNextVisit
 from alphafair.values import Feedback
 
+KINDS = {**POLICIES, **{kind.name: kind for kind in (AlphaFairNextVisit, AlphaFairAfter)}}
 N_CONTEXTS, N_ARMS, N_ROUNDS = 3, 4, 120
 Policy = Any
 
@@ -34,7 +36,7 @@ EXTRA = {  # variants that the classes do not name: features, and the other side
 
 
 def settings_of(name: str) -> dict[str, dict[str, Any]]:
-    return {**POLICIES[name].traits.variants(N_CONTEXTS, N_ARMS), **EXTRA.get(name, {})}
+    return {**KINDS[name].traits.variants(N_CONTEXTS, N_ARMS), **EXTRA.get(name, {})}
 
 
 def chosen(policy: Policy, rng: random.Random, uniforms: Any, available: Any) -> Any:
@@ -107,7 +109,7 @@ def simulated(policy: Policy, seed: int) -> str:
 
 def digests(name: str, variant: str) -> dict[str, str]:
     """What one variant of a policy did, or that it refuses to be played so."""
-    kind, settings = POLICIES[name], settings_of(name)[variant]
+    kind, settings = KINDS[name], settings_of(name)[variant]
     found = dict[str, str]()
     for seed in (1, 2):
         for play in (stepwise, simulated):
@@ -119,7 +121,7 @@ def digests(name: str, variant: str) -> dict[str, str]:
 
 
 def main(path: Path) -> None:
-    made = {name: {variant: digests(name, variant) for variant in settings_of(name)} for name in POLICIES}
+    made = {name: {variant: digests(name, variant) for variant in settings_of(name)} for name in KINDS}
     path.write_text(json.dumps(made, indent=1) + "\n")
 
 

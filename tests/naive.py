@@ -163,6 +163,20 @@ class AlphaFair(Policy):
         return float((1 - self.alpha) ** self.alpha * regret + constant)
 
 
+class AlphaFairAfter(AlphaFair):
+    """With R once the round's rewards are added."""
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float) -> None:
+        super().__init__(n_contexts, n_arms, alpha=alpha, marginal="after")
+
+
+class AlphaFairNextVisit(AlphaFair):
+    """With R when the context comes back."""
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float) -> None:
+        super().__init__(n_contexts, n_arms, alpha=alpha, marginal="next_visit")
+
+
 class IndependentAlphaFair(Policy):
     """Algorithm 1 run apart in every context: R^j instead of one R."""
 

@@ -557,14 +557,10 @@ class AlphaFair:
     `bound` + `drift` is at least sum_t <g_t, x - P_t> for every x, fixed in every epoch of this period.
     """
 
-    def __init__(
-        self, n_contexts: int, books: Books, *, alpha: float, marginal: str = "before", on_welfare: bool | None = None
-    ) -> None:
+    def __init__(self, n_contexts: int, books: Books, *, alpha: float, on_welfare: bool | None = None) -> None:
         self.books, self.alpha, self.asked = books, played(alpha), alpha
-        self.marginal = marginal
         self.on_welfare = alpha >= 1 if on_welfare is None else on_welfare
         self.x = np.array([books.projected(np.full(len(books.live), 1 / len(books.live)))] * n_contexts)
-        self.waiting: dict[int, Vector] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -601,8 +597,6 @@ class AlphaFair:
 
     def own_distribution(self, context: int) -> Vector:
         """Without the floors under arms."""
-        if context in self.waiting:
-            return self.stepped(context, self.waiting[context])[0]
         return self.x[context]
 
     def probabilities(self, context: int) -> Vector:
@@ -619,33 +613,17 @@ class AlphaFair:
         for i in set(range(len(rewards))) - set(live):
             books.earn(i, used[i] * rewards[i])
         ahead = (self.probabilities(context) - used)[live]
-        if self.marginal == "after":
-            for i in live:
-                books.earn(i, used[i] * rewards[i])
-        if self.marginal == "next_visit":
-            ahead = np.maximum(ahead, 0.0)  # read later, and then smaller
         p, u = self.scales()
         self.units.append(u)
         self.drift += float(u * (p * rewards[live]) @ ahead)
         self.teach(context, rewards[live])
-        if self.marginal != "after":
-            for i in live:
-                books.earn(i, used[i] * rewards[i])
+        for i in live:
+            books.earn(i, used[i] * rewards[i])
 
     def teach(self, context: int, rewards: Vector) -> None:
-        if self.marginal == "next_visit":
-            self.take_waiting(context)
-            self.waiting[context] = rewards
-        else:
-            self.ascend(context, rewards)
-
-    def take_waiting(self, context: int) -> None:
-        if context in self.waiting:
-            self.ascend(context, self.waiting.pop(context))
+        self.ascend(context, rewards)
 
     def new_period(self, carry: float) -> None:
-        for context in list(self.waiting):
-            self.take_waiting(context)
         self.books.new_period(carry)
         self.restart()
 
@@ -660,8 +638,6 @@ class AlphaFair:
 
     def change(self, kept: list[int], n_new: int, books_change: Any) -> None:
         """A new epoch: x^j is projected on the arms that stay, 0 for new ones; uniform where nothing was learned."""
-        for context in list(self.waiting):
-            self.take_waiting(context)
         books_change()
         rows = [np.append(project_on_simplex(x[kept]), np.zeros(n_new)) for x in self.x]
         fresh = np.full(len(kept) + n_new, 1 / (len(kept) + n_new))

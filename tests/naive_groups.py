@@ -121,7 +121,7 @@ class AlphaFair(naive.AlphaFair):
         return naive.project_on_simplex(v), norm
 
     def current(self, context: int) -> tuple[Vector, float]:
-        return self.stepped(context, self.pending.get(context, 0.0), self.terms.levels())
+        return self.stepped(context, 0.0, self.terms.levels())
 
     def probabilities(self, context: int) -> Vector:
         x = self.current(context)[0]
@@ -135,14 +135,9 @@ class AlphaFair(naive.AlphaFair):
         for i in gone:
             self.terms.earn(i, used[i] * rewards[i])
         before = self.terms.levels()
-        now = self.current(context)
+        self.distributions[context], self.norms[context] = self.stepped(context, rewards[live], before)
         for i in live:
             self.terms.earn(i, used[i] * rewards[i])
-        if self.marginal == "next_visit":
-            new, self.pending[context] = now, rewards[live]
-        else:
-            new = self.stepped(context, rewards[live], before if self.marginal == "before" else self.terms.levels())
-        self.distributions[context], self.norms[context] = new
 
     def grow(self, n_contexts: int) -> None:
         super().grow(n_contexts)

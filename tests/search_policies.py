@@ -111,8 +111,6 @@ class Case(searching.Case):
             said["alpha"] = float(rng.choice(ALPHAS))
         if name.startswith("alpha-fair"):
             said |= groups_of(rng, n_arms)
-        if name == "alpha-fair":
-            said["marginal"] = str(rng.choice(["before", "before", "next_visit", "after"]))
         if features:
             of = str(rng.choice(["context", "context", "arms"]))
             said |= {"n_features": int(rng.integers(1, 4)), "features_of": of}

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphafair import (
-    AlphaFair,
     AlphaFairAdaptive,
     AlphaFairBandit,
     FairCB,
@@ -23,6 +22,7 @@ from alphafair import (
 )
 from alphafair.algorithms import adaptive_full
 from alphafair.algorithms.adaptive_bandit import P, T
+from alphafair.lab.rivals import READINGS
 from tests import naive
 from tests.test_theory import KINDS, make_stream
 
@@ -37,9 +37,8 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def make_policy(name: str, m: int, n: int, alpha: float, seed: int) -> Any:
-    readings: Any = ("before", "next_visit", "after")
     made = {
-        **{f"alpha-fair {each}": lambda each=each: AlphaFair(m, n, alpha=alpha, marginal=each) for each in readings},
+        **{f"alpha-fair {each}": lambda kind=kind: kind(m, n, alpha=alpha) for each, kind in READINGS.items()},
         "adaptive full": lambda: AlphaFairAdaptive(m, n, alpha=alpha, feedback="full"),
         "hedge": lambda: Hedge(m, n),
         "uniform": lambda: Uniform(m, n),

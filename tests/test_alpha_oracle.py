@@ -365,8 +365,6 @@ def make_rounds(kind: str, n_rounds: int, n_contexts: int, n_arms: int, seed: in
 
 POLICIES: dict[str, Any] = {
     "before": lambda m, books, alpha: AlphaFair(m, books, alpha=alpha),
-    "after": lambda m, books, alpha: AlphaFair(m, books, alpha=alpha, marginal="after"),
-    "next visit": lambda m, books, alpha: AlphaFair(m, books, alpha=alpha, marginal="next_visit"),
     "on welfare": lambda m, books, alpha: AlphaFair(m, books, alpha=alpha, on_welfare=True),
     "adaptive": lambda m, books, alpha: AdaptiveFull(m, books, alpha=alpha),
     "adaptive on welfare": lambda m, books, alpha: AdaptiveFull(m, books, alpha=alpha, on_welfare=True),
@@ -394,10 +392,9 @@ def test_every_run_keeps_the_inequalities(
     run = play(policy, contexts, rewards, masked=away, adversarial=kind == "adversarial")
     problem = problem_of(run, policy.books)
     bound = policy.surrogate_regret_bound
-    if name not in ("after", "next visit"):  # their gradients are read later
-        size = float((gradients(run, problem, alpha) * run.booked).sum()) + abs(bound)
-        assert surrogate_regret(run, alpha, problem) <= bound + ROUNDING * size
-        check_lemma_a(run, problem, alpha, bound)
+    size = float((gradients(run, problem, alpha) * run.booked).sum()) + abs(bound)
+    assert surrogate_regret(run, alpha, problem) <= bound + ROUNDING * size
+    check_lemma_a(run, problem, alpha, bound)
     check_certificates(run, problem, alpha, bound)
     check_growth(run, problem, alpha)
     check_poorest(run, problem, alpha)
@@ -528,11 +525,10 @@ def test_alpha_0_is_algorithm_1() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize("marginal", ["before", "after", "next_visit"])
-def test_below_1_it_is_algorithm_1(alpha: float, marginal: Any) -> None:
+def test_below_1_it_is_algorithm_1(alpha: float) -> None:
     contexts, rewards = make_rounds("zeros", 60, 3, 4, 3)
-    old = naive.AlphaFair(3, 4, alpha=alpha, marginal=marginal)
-    new = AlphaFair(3, Books(range(4)), alpha=alpha, marginal=marginal)
+    old = naive.AlphaFair(3, 4, alpha=alpha)
+    new = AlphaFair(3, Books(range(4)), alpha=alpha)
     run = play(new, contexts, rewards)
     assert run.booked == pytest.approx(naive.play(old, contexts, rewards, np.full(60, 0.5), "full")[1], abs=1e-12)
 
@@ -716,7 +712,7 @@ def test_a_period_is_a_run_with_what_was_handed_over(kind: Any, alpha: float, fl
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(
-    name=st.sampled_from(("before", "next visit", "adaptive", "adaptive on welfare")),
+    name=st.sampled_from(("before", "adaptive", "adaptive on welfare")),
     alpha=st.sampled_from((0.5, 1.0, 2.0, 5.0)),
     carry=st.sampled_from((0.0, 0.25, 0.5, 1.0)),
     terms=st.sampled_from(("plain", "groups", "arm floor")),

@@ -23,6 +23,7 @@ from alphafair import (
     simulate,
     streams,
 )
+from alphafair.lab.rivals import READINGS
 from alphafair.offline import context_reward_totals
 from alphafair.policy.base import BasePolicy
 from tests import naive
@@ -222,13 +223,13 @@ def test_a_stream_with_changing_arms_is_played_as_the_oracle_plays_it(name: str)
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("account", ["least", "fresh", 40.0])
-@pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
+@pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("delay", [None, 120])
-def test_the_certificate_holds_over_epochs(account: Any, marginal: Any, alpha: float, delay: int | None) -> None:
+def test_the_certificate_holds_over_epochs(account: Any, reading: str, alpha: float, delay: int | None) -> None:
     """tests/conftest.py checks it in every run; these runs make it tight."""
     for seed in range(3):
-        policy = AlphaFair(3, 2, alpha=alpha, marginal=marginal)
+        policy = READINGS[reading](3, 2, alpha=alpha)
         simulate(policy, coming_and_going(seed=seed), account=account, delay=delay)
         assert policy.surrogate_regret_bound is not None
         assert policy.surrogate_regret_bound > 2 * np.sqrt(policy.squared_gradient_norms).sum()

@@ -11,7 +11,7 @@ import pytest
 from alphafair import AlphaFair, AlphaFairBandit, Decision, Hedge, ScaleFree, Stream, checks, metrics, simulate
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.lab.plan import KINDS
-from alphafair.lab.rivals import PublishedSign, PublishedStep
+from alphafair.lab.rivals import READINGS, AlphaFairNextVisit, PublishedSign, PublishedStep
 from tests import naive
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
@@ -94,13 +94,13 @@ def test_what_was_published_is_for_the_reproduction_alone(kind: type[BasePolicy]
 
 
 def test_the_slope_is_taken_before_the_round_by_default() -> None:
-    policies = {name: AlphaFair(1, 2, alpha=0.9, marginal=name) for name in ("before", "after")}  # type: ignore[arg-type]
+    policies = {name: READINGS[name](1, 2, alpha=0.9) for name in ("before", "after")}
     for policy in policies.values():
         policy.update(policy.choose(0), [1.0, 0.5])
     assert policies["before"].squared_gradient_norms[0] == pytest.approx(1.0 + 0.25)
     after = np.array([1.0, 0.5]) * np.array([1.5, 1.25]) ** -0.9
     assert policies["after"].squared_gradient_norms[0] == pytest.approx(float(after @ after))
-    assert AlphaFair(1, 2).marginal == "before"
+    assert READINGS["before"] is AlphaFair
 
 
 def test_utility_keeps_its_additive_constant() -> None:
@@ -108,8 +108,8 @@ def test_utility_keeps_its_additive_constant() -> None:
     assert metrics.utility(1.0, 0.9) == pytest.approx(10.0)
 
 
-def test_certificate_of_marginal_next_visit_counts_the_last_gradient() -> None:
-    policy = AlphaFair(1, 2, alpha=0.5, marginal="next_visit")
+def test_certificate_of_the_next_visit_counts_the_last_gradient() -> None:
+    policy = AlphaFairNextVisit(1, 2, alpha=0.5)
     policy.update(policy.choose(0), [1.0, 1.0])
     assert policy.squared_gradient_norms[0] == pytest.approx(2 / 1.5)
 

@@ -247,8 +247,6 @@ def test_policies_with_features(feedback: str, features_of: str, seed: int) -> N
 
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "alpha-fair": (AlphaFair, naive_groups.AlphaFair, {}),
-    "after": (AlphaFair, naive_groups.AlphaFair, {"marginal": "after"}),
-    "next visit": (AlphaFair, naive_groups.AlphaFair, {"marginal": "next_visit"}),
     "bandit": (AlphaFairBandit, naive_groups.AlphaFairBandit, {}),
     "adaptive": (AlphaFairAdaptive, naive_groups.Adaptive, {}),
     "adaptive full": (AlphaFairAdaptive, naive_groups.Adaptive, {"feedback": "full"}),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFair, AlphaFairBandit, Decision, FairCB, Hedge, ScaleFree, metrics
+from alphafair.lab.rivals import AlphaFairAfter, AlphaFairNextVisit
 from alphafair.math import log_barrier
 from alphafair.math.simplex import project
 from alphafair.values import Vector
@@ -17,7 +18,7 @@ from tests import naive
 from tests.test_math import solved
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "golden.json").read_text())
-READINGS = {"analysis": "before", "literal": "next_visit", "post": "after"}
+READINGS = {"analysis": "AlphaFair", "literal": "AlphaFairNextVisit", "post": "AlphaFairAfter"}
 
 
 def close(value: Any, expected: Any) -> None:
@@ -43,8 +44,8 @@ class Learner:
 
 
 def both(name: str, n_contexts: int, n_arms: int, **settings: Any) -> list[Learner]:
-    ours = {"AlphaFair": AlphaFair, "AlphaFairBandit": AlphaFairBandit, "FairCB": FairCB, "Hedge": Hedge}
-    kind: Any = {**ours, "ScaleFree": ScaleFree}[name]
+    kinds = (AlphaFair, AlphaFairAfter, AlphaFairNextVisit, AlphaFairBandit, FairCB, Hedge, ScaleFree)
+    kind: Any = {kind.__name__: kind for kind in kinds}[name]
     return [
         Learner(kind(n_contexts, n_arms, **settings)),
         Learner(getattr(naive, name)(n_contexts, n_arms, **settings)),
@@ -63,7 +64,7 @@ def test_simplex_projection(case: dict[str, Any]) -> None:
 def test_algorithm_1(variant: str) -> None:
     data = GOLDEN["algorithm1"]
     run = data["variants"][variant]
-    for learner in both("AlphaFair", data["M"], data["N"], alpha=data["alpha"], marginal=READINGS[variant]):
+    for learner in both(READINGS[variant], data["M"], data["N"], alpha=data["alpha"]):
         for step in run["rounds"]:
             close(learner.p(step["context"]), step["x"])
             learner.learn(step["context"], 0, step["r"])

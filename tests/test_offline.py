@@ -23,6 +23,7 @@ from alphafair import (
     simulate,
     streams,
 )
+from alphafair.lab.rivals import READINGS
 from alphafair.offline import CertificateWarning, context_reward_totals, hindsight, interior_point
 from tests import naive
 
@@ -318,12 +319,12 @@ def test_the_certificate_covers_rows_that_do_not_sum_to_one() -> None:
     assert value < best.value - 1e-6 < best.value <= value + gap
 
 
-@pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
-def test_certificate_three_on_long_runs(marginal: Any) -> None:
+@pytest.mark.parametrize("reading", READINGS)
+def test_certificate_three_on_long_runs(reading: str) -> None:
     """conftest.py checks it after every `simulate`."""
     for stream in (streams.ratings(400, 5, 6, seed=1), streams.greedy_trap(400, 3, 5), streams.impossibility(200)):
         for alpha in (0.0, 0.5, 0.9):
-            simulate(AlphaFair(stream.n_contexts, stream.n_arms, alpha=alpha, marginal=marginal), stream)
+            simulate(READINGS[reading](stream.n_contexts, stream.n_arms, alpha=alpha), stream)
 
 
 @pytest.mark.compiled

@@ -21,6 +21,7 @@ from alphafair import (
     simulate,
     streams,
 )
+from alphafair.lab.rivals import AlphaFairAfter
 from alphafair.policy.base import BasePolicy
 from alphafair.values import Decision, Log
 from tests import INTERPRETED
@@ -51,9 +52,7 @@ def test_a_log_replays_to_the_same_state(make: Any) -> None:
     assert memory(live) == memory(folded) == memory(stepped)
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: AlphaFair(3, 4), lambda: Hedge(3, 4), lambda: AlphaFair(3, 4, marginal="after")]
-)
+@pytest.mark.parametrize("make", [lambda: AlphaFair(3, 4), lambda: Hedge(3, 4), lambda: AlphaFairAfter(3, 4)])
 def test_a_full_log_replays_to_the_same_state(make: Any) -> None:
     live, folded = make(), make()
     used, rewards = [], []

@@ -25,7 +25,7 @@ from alphafair import (
     load_policy,
 )
 
-NAMES = {"account", "slope", "anchor", "inverse_anchor", "anchor_slope", "x", "waiting", "squared_norms"}
+NAMES = {"account", "slope", "anchor", "inverse_anchor", "anchor_slope", "x", "squared_norms"}
 NAMES |= {"closed_roots", "closed_norms", "drift", "live", "retired_accounts", "entry_accounts"}
 OLD = Path(__file__).parent / "snapshots"
 
@@ -41,7 +41,7 @@ def test_a_file_brings_the_policy_back(tmp_path: Path) -> None:
     path = tmp_path / "policy.npz"
     policy.snapshot().save(path)
     twin = load_policy(State.load(path))
-    assert repr(twin) == repr(policy) == "AlphaFair(2, 3, alpha=0.5, marginal='before')"
+    assert repr(twin) == repr(policy) == "AlphaFair(2, 3, alpha=0.5)"
     assert [twin.choose(0)[:3] for _ in range(500)] == [policy.choose(0)[:3] for _ in range(500)]
     assert [twin.fresh().choose(0)[:3] for _ in range(9)] == [policy.fresh().choose(0)[:3] for _ in range(9)]
     with np.load(path, allow_pickle=False) as archive:
@@ -90,7 +90,7 @@ def test_a_snapshot_that_grows_when_it_is_read_is_refused_before(
 def test_every_fact_has_one_place() -> None:
     """alpha is a setting and nothing else; random numbers are no settings; memory is what was learned."""
     state = learned().snapshot()
-    assert state.settings == {"n_contexts": 2, "n_arms": 3, "alpha": 0.5, "marginal": "before"}
+    assert state.settings == {"n_contexts": 2, "n_arms": 3, "alpha": 0.5}
     assert set(state.rng) == {"seed", "generator", "used"}
     other = AlphaFair(2, 3, alpha=0.7231, seed=4)
     other.update(other.choose(0), [1.0, 0.2, 0.6])
@@ -105,7 +105,7 @@ def test_every_fact_has_one_place() -> None:
     }
     fresh = AlphaFair(2, 3, alpha=0.9).snapshot().arrays
     assert all((fresh[name] == 1.0).all() for name in ("account", "slope", "anchor", "inverse_anchor", "anchor_slope"))
-    assert all((fresh[name] == 0.0).all() for name in ("waiting", "squared_norms", "closed_roots", "drift"))
+    assert all((fresh[name] == 0.0).all() for name in ("squared_norms", "closed_roots", "drift"))
 
 
 def test_a_memory_of_another_alpha_is_refused() -> None:
@@ -138,12 +138,12 @@ DAMAGES: list[Any] = [
     {"unknown": np.zeros(3)},
     {"arrays": None},
     {"settings": None},
-    {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.5, "marginal": "before", "seed": 1}},
-    {"settings": {"n_contexts": 10**12, "n_arms": 3, "alpha": 0.5, "marginal": "before"}},
-    {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.7, "marginal": "before"}},
-    {"settings": {"n_contexts": 2, "n_arms": 10**12, "alpha": 0.5, "marginal": "before"}},
-    {"settings": {"n_contexts": 2, "n_arms": 4, "alpha": 0.5, "marginal": "before"}},
-    {"settings": {"n_contexts": 0, "n_arms": 3, "alpha": 0.5, "marginal": "before"}},
+    {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.5, "seed": 1}},
+    {"settings": {"n_contexts": 10**12, "n_arms": 3, "alpha": 0.5}},
+    {"settings": {"n_contexts": 2, "n_arms": 3, "alpha": 0.7}},
+    {"settings": {"n_contexts": 2, "n_arms": 10**12, "alpha": 0.5}},
+    {"settings": {"n_contexts": 2, "n_arms": 4, "alpha": 0.5}},
+    {"settings": {"n_contexts": 0, "n_arms": 3, "alpha": 0.5}},
     {"rng": {"generator": {}, "used": 3}},
     {"rng": {}},
     {"version": 99},
@@ -231,8 +231,26 @@ def test_snapshots_of_version_1_are_refused_with_a_sentence(policy: Any) -> None
     state = State.load(OLD / f"{policy.name}-version-1.npz")
     assert state.version == 1
     for attempt in (policy.restore, load_policy):
-        with pytest.raises(InvalidArgument, match=r"state.version must be 4; got 1. It was written by an older"):
+        with pytest.raises(InvalidArgument, match=r"state.version must be [45]; got 1. It was written by an older"):
             attempt(state)
+
+
+def test_snapshots_of_version_4_play_on_if_they_read_the_slope_before_the_round() -> None:
+    policy = learned()
+    state = policy.snapshot()
+    older = replace(
+        state,
+        version=4,
+        settings={**state.settings, "marginal": "before"},
+        arrays={**state.arrays, "waiting": np.zeros((2, 3))},
+    )
+    assert load_policy(older).snapshot().to_bytes() == state.to_bytes()
+    policy.restore(older)
+    assert policy.snapshot().to_bytes() == state.to_bytes()
+    other = replace(older, settings={**older.settings, "marginal": "next_visit"})
+    for attempt in (policy.restore, load_policy):
+        with pytest.raises(InvalidArgument, match=r"\['marginal'\] must be 'before'; got 'next_visit'. This version"):
+            attempt(other)
 
 
 def test_negative_accounts_are_refused() -> None:
@@ -268,7 +286,7 @@ def test_load_policy_refuses_invalid_states() -> None:
     with pytest.raises(InvalidArgument, match=r"state.policy must be one of 'alpha-fair-adaptive'"):
         load_policy(State("nobody", 1, {}, {}, {}))
     with pytest.raises(InvalidArgument, match="written by a newer version"):
-        load_policy(replace(learned().snapshot(), version=5))
+        load_policy(replace(learned().snapshot(), version=6))
 
 
 def test_the_adaptive_policy_checks_every_slope_and_number() -> None:

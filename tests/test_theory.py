@@ -23,6 +23,7 @@ from alphafair import (
     simulate,
     streams,
 )
+from alphafair.lab.rivals import READINGS
 from alphafair.math import log_barrier
 from tests import naive
 
@@ -50,12 +51,12 @@ def make_stream(kind: str, n_rounds: int, n_contexts: int, n_arms: int, seed: in
 
 
 def run_alpha_fair(
-    kind: str, n_rounds: int, n_contexts: int, n_arms: int, alpha: float, marginal: Any, seed: int
+    kind: str, n_rounds: int, n_contexts: int, n_arms: int, alpha: float, reading: str, seed: int
 ) -> tuple[AlphaFair, np.ndarray, np.ndarray, float, np.ndarray]:
     """Play; also gains by context and arm (sum of g), the total <g, x>, and S by context. Adversarial rewards are 1 on
     the arm the policy likes least and 0 elsewhere."""
     contexts, rewards = make_stream(kind, n_rounds, n_contexts, n_arms, seed)
-    policy = AlphaFair(n_contexts, n_arms, alpha=alpha, marginal=marginal, seed=seed)
+    policy = READINGS[reading](n_contexts, n_arms, alpha=alpha, seed=seed)
     gains, linear = np.zeros((n_contexts, n_arms)), 0.0
     waiting: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for t in range(n_rounds):
@@ -66,7 +67,7 @@ def run_alpha_fair(
             rewards[t] = np.arange(n_arms) == int(decision.probabilities.argmin())
         x = decision.probabilities
         policy.update(decision, rewards[t])
-        if marginal == "next_visit":
+        if reading == "next_visit":
             if context in waiting:
                 r, used = waiting[context]
                 g = before**-alpha * r
@@ -74,7 +75,7 @@ def run_alpha_fair(
                 linear += float(g @ used)
             waiting[context] = (rewards[t], x)
         else:
-            g = (before if marginal == "before" else policy.accounts) ** -alpha * rewards[t]
+            g = (before if reading == "before" else policy.accounts) ** -alpha * rewards[t]
             gains[context] += g
             linear += float(g @ x)
     for context, (r, used) in waiting.items():
@@ -94,7 +95,7 @@ def optimum_above(totals: np.ndarray, alpha: float) -> float:
 @settings(max_examples=1000, deadline=None, derandomize=True)
 @given(
     kind=st.sampled_from(KINDS),
-    marginal=st.sampled_from(["before", "next_visit", "after"]),
+    reading=st.sampled_from([*READINGS]),
     alpha=st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.99]),
     n_rounds=st.integers(1, 60),
     n_contexts=st.integers(1, 4),
@@ -102,9 +103,9 @@ def optimum_above(totals: np.ndarray, alpha: float) -> float:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_three_certificates(
-    kind: str, marginal: str, alpha: float, n_rounds: int, n_contexts: int, n_arms: int, seed: int
+    kind: str, reading: str, alpha: float, n_rounds: int, n_contexts: int, n_arms: int, seed: int
 ) -> None:
-    policy, totals, gains, linear, _ = run_alpha_fair(kind, n_rounds, n_contexts, n_arms, alpha, marginal, seed)
+    policy, totals, gains, linear, _ = run_alpha_fair(kind, n_rounds, n_contexts, n_arms, alpha, reading, seed)
     earned = policy.accounts
     bound = 2.0 * np.sqrt(policy.squared_gradient_norms)
     slack = 1e-9
@@ -159,17 +160,17 @@ def test_gradient_regret_bound_is_nearly_attained() -> None:
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(
     kind=st.sampled_from(KINDS),
-    marginal=st.sampled_from(["before", "next_visit", "after"]),
+    reading=st.sampled_from([*READINGS]),
     alpha=st.sampled_from([0.0, 0.5, 0.9]),
     delay=st.integers(0, 30),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_certificate_holds_for_late_and_masked_decisions(
-    kind: str, marginal: Any, alpha: float, delay: int, seed: int
+    kind: str, reading: str, alpha: float, delay: int, seed: int
 ) -> None:
     contexts, rewards = make_stream(kind, 60, 2, 4, seed)
     rng = np.random.default_rng(seed)
-    policy = AlphaFair(2, 4, alpha=alpha, marginal=marginal, seed=seed)
+    policy = READINGS[reading](2, 4, alpha=alpha, seed=seed)
     waiting: list[Any] = []
     for t in range(60):
         mask = np.ones(4, dtype=bool)
@@ -192,13 +193,13 @@ def test_the_certificate_can_fail() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.25, 0.5, 0.75, 0.9, 0.99])
-@pytest.mark.parametrize("marginal", ["before", "next_visit", "after"])
+@pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_impossibility_limit_is_attained(alpha: float, marginal: Any, seed: int) -> None:
+def test_impossibility_limit_is_attained(alpha: float, reading: str, seed: int) -> None:
     limit = 2.0 / (1.5 ** (1 - alpha) + 0.5 ** (1 - alpha))
     n_half = 200_000
     stream = streams.impossibility(n_half, seed=seed)
-    policy = AlphaFair(2, 2, alpha=alpha, marginal=marginal)
+    policy = READINGS[reading](2, 2, alpha=alpha)
     trace = simulate(policy, stream)
     poor = int(np.argmin(stream.rewards(n_half)))  # knowing the coin: the first half all to the arm starved later
     best = np.array([1.0 + n_half, 1.0 + n_half])

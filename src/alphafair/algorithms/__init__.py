@@ -47,7 +47,7 @@ def load_policy(state: State) -> BasePolicy:
     >>> policy = AlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
     >>> blob = policy.snapshot().to_bytes()
     >>> load_policy(State.from_bytes(blob))
-    AlphaFair(2, 3, alpha=0.5, marginal='before')
+    AlphaFair(2, 3, alpha=0.5)
     """
     check_state(state)
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]

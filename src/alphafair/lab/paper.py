@@ -64,7 +64,11 @@ READINGS = Experiment(
     "readings",
     "When the slope is read",
     FIRST_ROWS,
-    tuple(Contender(word, "alpha-fair", (("marginal", word),)) for word in ("before", "next_visit", "after")),
+    (
+        Contender("before", "alpha-fair"),
+        Contender("next_visit", "alpha-fair-next-visit"),
+        Contender("after", "alpha-fair-after"),
+    ),
 )
 DELTA = Experiment("delta", "The published reward floor", FromRatings(reward_floor=0.001), (ALPHA_FAIR, UNIFORM))
 TOY = Experiment(  # no fairness: which of three arms is pulled

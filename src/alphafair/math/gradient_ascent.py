@@ -156,9 +156,9 @@ def reopen_on_welfare(memory: Any, names: Any) -> None:
         numbers[names.first_welfare] = welfare
 
 
-def in_slopes(numbers: Any, names: Any, alpha: float, amount: float = 0.0) -> float:
-    """Return bound + drift + amount in units of R^(-alpha); inf beyond the range of numbers."""
+def in_slopes(numbers: Any, names: Any, alpha: float) -> float:
+    """Return bound + drift in units of R^(-alpha); inf beyond the range of numbers."""
     with np.errstate(over="ignore"):
         unit = float(np.float64(numbers[names.first_welfare]) ** -alpha)
-    total = float(numbers[names.bound] + numbers[names.drift]) + amount
+    total = float(numbers[names.bound] + numbers[names.drift])
     return unit * total if total != 0.0 else 0.0
