@@ -19,10 +19,14 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from alphafair import State
 from alphafair.engine import Engine, RequestError, decisions, live
 from alphafair.engine.addresses import open_store
 from alphafair.service import keys
@@ -112,6 +116,18 @@ def changes(engine: Engine, clock: Clock, marks: dict[str, int]) -> None:
     engine.erase("full", "visitor 1")
 
 
+def of_version_0_1(state: State) -> State:
+    """A snapshot as version 0.1 wrote it: that of AlphaFair had the other readings of the slope."""
+    if state.policy != "alpha-fair" or state.version == 4:
+        return state
+    arrays = dict[str, Any]()
+    for name, array in state.arrays.items():
+        arrays[name] = array
+        if name == "x":
+            arrays["waiting"] = np.zeros_like(array)
+    return replace(state, version=4, settings={**state.settings, "marginal": "before"}, arrays=arrays)
+
+
 def described(engine: Engine, folder: Path) -> dict[str, Any]:
     """What the version that made the store says of it."""
     records = dict[str, Any]()
@@ -132,7 +148,7 @@ def described(engine: Engine, folder: Path) -> dict[str, Any]:
                 }
                 for each in engine.history(name)
             ],
-            "state": hashlib.sha256(policy.snapshot().to_bytes()).hexdigest(),
+            "state": hashlib.sha256(of_version_0_1(policy.snapshot()).to_bytes()).hexdigest(),
             "probabilities": [policy.probabilities(k).tolist() for k in range(policy.n_contexts)],
             "log": [json.loads(line) for line in exported.read_text().splitlines()],
         }

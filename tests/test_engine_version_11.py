@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine import Engine
+from alphafair.engine import Engine, engine, experiment, live, verify
 from alphafair.engine.addresses import open_store
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
 
 DATA = Path(__file__).parent / "data"
 FILES = ("version-11", "version-11-single")
+CODE = "f61582b45b5915d9"  # of the kernels that made them
 KEPT = ("state", "probabilities", "log", "history")
 
 
@@ -33,6 +34,13 @@ def unpacked(name: str, folder: Path) -> Path:
     path = folder / "shop.db"
     path.write_bytes(gzip.decompress((DATA / f"{name}.db.gz").read_bytes()))
     return path
+
+
+@pytest.fixture(autouse=True)
+def _the_kernels_of_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say that these kernels are those of the fixtures: then `verify` recomputes everything with them, to the bit."""
+    for module in (experiment, engine, live, verify):
+        monkeypatch.setattr(module, "CODE", CODE)
 
 
 @contextlib.contextmanager
@@ -48,14 +56,14 @@ def restored(server: Server) -> Iterator[str]:
 def check_as_before(address: Any, name: str, folder: Path) -> None:
     """Everything that the version which made it said of it, but for what moves with the clock and the memory."""
     before = records(name)
-    with Engine(open_store(address), clock=lambda: 0) as engine:  # nothing becomes due
-        assert engine.verify() == before["position"]
-        now = json.loads(json.dumps(described(engine, folder)))
+    with Engine(open_store(address), clock=lambda: 0) as opened:  # nothing becomes due
+        assert opened.verify() == before["position"]
+        now = json.loads(json.dumps(described(opened, folder)))
     assert list(now["experiments"]) == list(before["experiments"])
-    for experiment, was in before["experiments"].items():
-        found = now["experiments"][experiment]
+    for name, was in before["experiments"].items():
+        found = now["experiments"][name]
         for part in KEPT:
-            assert found[part] == was[part], (experiment, part)
+            assert found[part] == was[part], (name, part)
         moving = {"max_contexts"}
         same = {key: value for key, value in was["status"].items() if key not in moving}
         assert {key: value for key, value in found["status"].items() if key not in moving} == same

@@ -142,11 +142,11 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
         with Engine.open(path) as engine:
             problem = engine.experiment("started").unhealthy
             assert problem is not None
-            assert "state.version must be 4; got 2" in problem
+            assert "state.version must be 5; got 2" in problem
             assert "written by an older version" in problem
             with pytest.raises(PolicyFailed):
                 engine.decide("started", "visitor 0")
-            with pytest.raises(PolicyFailed, match=r"state\.version must be 4; got 2"):
+            with pytest.raises(PolicyFailed, match=r"state\.version must be 5; got 2"):
                 engine.verify()
             assert engine.experiment("started").decisions == 3
             assert len(engine.log("started").arms) > 0

@@ -17,6 +17,7 @@ of `closed_roots` and `closed_norms`: see `alphafair.math.gradient_ascent`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -267,14 +268,19 @@ class AlphaFair(BasePolicy):
         return account_settings(played_alpha(self.alpha))
 
     @classmethod
+    def _settings_of_this_version(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave out which reading of the slope version 0.1 was set to; other readings than this one are refused."""
+        if (marginal := settings.get("marginal", "before")) != "before":
+            repair = "This version reads the slope before each round only: use alphafair 0.1."
+            raise InvalidArgument("settings['marginal']", "'before'", marginal, repair)
+        return {name: value for name, value in settings.items() if name != "marginal"}
+
+    @classmethod
     def _of_this_version(cls, state: State) -> State:
-        """Leave out what version 4 kept for other readings of the slope; snapshots of those readings are refused."""
+        """Leave out what version 4 kept for other readings of the slope."""
         if state.policy != cls.name or state.version != 4:
             return state
-        settings = {name: value for name, value in state.settings.items() if name != "marginal"}
-        if (marginal := state.settings.get("marginal", "before")) != "before":
-            repair = "This version reads the slope before each round only: load the snapshot with alphafair 0.1."
-            raise InvalidArgument("state.settings['marginal']", "'before'", marginal, repair)
+        settings = cls._settings_of_this_version(state.settings)
         arrays = {name: array for name, array in state.arrays.items() if name != "waiting"}
         return replace(state, version=5, settings=settings, arrays=arrays)
 

@@ -150,10 +150,11 @@ class Experiment:
         if self.policy_name not in POLICIES:
             repair = "Import the module that registers it before you open the file."
             raise InvalidArgument("policy", "registered in this process", self.policy_name, repair)
-        settings = body["settings"]
+        kind = POLICIES[self.policy_name]
+        settings = kind._settings_of_this_version(body["settings"])
         if "groups" in settings:
             settings["groups"] = Groups(**settings["groups"])
-        policy = POLICIES[self.policy_name](1, len(body["arms"]), **settings)
+        policy = kind(1, len(body["arms"]), **settings)
         if body["n_contexts"] > 1:
             policy.grow(n_contexts=body["n_contexts"])
         return policy

@@ -476,7 +476,7 @@ def compare_state(experiment: Experiment, state: State, what: str) -> None:
     policy, n_contexts = experiment.policy, state.settings.get("n_contexts", 0)
     if policy.traits.contexts_apart and n_contexts > policy.n_contexts:
         policy.grow(n_contexts=n_contexts)
-    if not same_state(state, policy.snapshot()):
+    if not same_state(policy._of_this_version(state), policy.snapshot()):
         raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
 
 

@@ -178,6 +178,11 @@ class BasePolicy(Policy):
         """Return a snapshot of an older version as this one would have written it, where that is possible."""
         return state
 
+    @classmethod
+    def _settings_of_this_version(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings that an older version wrote as this one takes them, where that is possible."""
+        return dict(settings)
+
     def _settings_for(self, n_contexts: int) -> dict[str, Any]:
         """Return the settings for `n_contexts` contexts."""
         return self.settings

@@ -19,7 +19,7 @@ from alphafair.service.messages import Request
 from alphafair.service.shares import Places
 
 LINES_PER_SECOND: Final = 50
-NOBODY: Final = Caller("", "", "metrics")  # stands for callers that were not admitted
+NOT_ADMITTED: Final = Caller("", "", "metrics")  # stands for callers that were not admitted
 
 
 class LimitedLines:
@@ -77,7 +77,7 @@ class RequestLog:
         always = succeeded and self._log_all
         always |= route is not None and route.always_logged and caller is not None and status < 400
         lines = self._of_faults if status == 500 else self._of_others if caller is None else self._of_callers
-        if not always and not lines.take(caller or NOBODY, status):
+        if not always and not lines.take(caller or NOT_ADMITTED, status):
             return
         fields: dict[str, Any] = {"method": request.method, "path": request.path[:200], "status": status}
         if caller is not None:
