@@ -20,6 +20,7 @@ from alphafair.engine.experiment import Experiment
 from alphafair.engine.live import LiveState
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
+from alphafair.service.descriptions import Descriptions, NotDescribed
 from tests.serving import ARMS, Running, error, running
 from tests.stores import address_of, both_stores, execute
 
@@ -193,11 +194,25 @@ def test_one_experiment_that_cannot_be_described_takes_nobody_with_it(path: Path
             )
             assert (changed.status_code, error(changed)["code"]) == (504, "uncertain")
             assert "The change was made" in error(changed)["message"]
-            assert get("/v1/experiments/mine").status_code == 500
+            for address in ("/v1/experiments/mine", "/experiments/mine/live.json"):
+                answer = get(address)
+                assert (answer.status_code, error(answer)["code"]) == (503, "not_described")
+                assert "'mine' cannot be described: ValueError: year 10000" in error(answer)["message"]
         assert get("/v1/experiments/mine").json()["alpha"] == 0.5
+        assert get("/experiments/mine/live.json").status_code == 200
         assert get("/index.json").json()["left_out"] == []
         assert 'alphafair_unhealthy{experiment="mine"} 0.0' in get("/metrics").text
         assert get("/ready").json().get("unhealthy", {}) == {}
+
+
+def test_a_problem_that_nobody_meets_again_is_forgotten() -> None:
+    now = [0.0]
+    found = Descriptions(lambda: now[0])
+    with pytest.raises(NotDescribed, match="'mine' cannot be described: RuntimeError: a bug"):
+        found.of("mine", "live", failing)
+    assert found.problems == {"mine": "describing it failed: RuntimeError: a bug"}
+    now[0] = 61.0
+    assert found.problems == {}
 
 
 def _data(answer: Any) -> Iterator[str]:

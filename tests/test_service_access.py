@@ -348,7 +348,7 @@ def test_keys_from_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk")
     for arguments in (["list"], ["revoke", "x"], ["create", "--role", "read", "--name", "x"]):
         answer = run.invoke(program, ["keys", *arguments, "--db", str(tmp_path / "notes.txt")])
-        assert (answer.exit_code, answer.stderr[:7]) == (1, "error: ")
+        assert (answer.exit_code, answer.stderr[:7]) == (2, "error: ")
     assert (tmp_path / "notes.txt").read_text() == "buy milk"
 
 

@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from alphafair.engine import Mismatch, RequestError, Unavailable
 from alphafair.engine.live import reason_of
 from alphafair.errors import PolicyFailed
+from alphafair.service.errors import Failure
 from alphafair.service.logs import log
+from alphafair.service.messages import Problem
 
 Result = TypeVar("Result")
+KEPT: Final = 60.0  # seconds until a problem is forgotten, if nobody meets it again
+REPAIR: Final = "It is a defect: the service's log has the details, please report it. Decisions and rewards are served."
+
+
+class NotDescribed(Failure):
+    """The failure of a request for what cannot be made of an experiment."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        message = f"The experiment {name!r} cannot be described: {reason}."
+        super().__init__(503, Problem("not_described", message, "experiment", REPAIR))
 
 
 class Descriptions:
     """What cannot be described, and why, until it can be."""
 
-    def __init__(self) -> None:
-        self._problems: dict[tuple[str, str], str] = {}  # by experiment and what was made of it
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._problems: dict[tuple[str, str], tuple[str, float]] = {}  # by experiment and kind: the reason, and when
 
     @property
     def problems(self) -> dict[str, str]:
         """By experiment, the reason why something cannot be made of it."""
-        return {name: f"describing it failed: {reason}" for (name, _), reason in list(self._problems.items())}
+        after = self._clock() - KEPT
+        known = list(self._problems.items())
+        return {name: f"describing it failed: {reason}" for (name, _), (reason, at) in known if at > after}
 
     def of(self, name: str, kind: str, describe: Callable[[str], Result]) -> Result:
-        """Describe one experiment; what fails is logged once, and kept as its problem until it succeeds."""
+        """Describe one experiment; what fails is logged once, and is its problem for a while or until it succeeds."""
         try:
             found = describe(name)
         except Exception as problem:
-            if _is_its_own(problem):
-                if (name, kind) not in self._problems:
-                    fields = {"experiment": name, "kind": kind}
-                    log(logging.ERROR, "an experiment cannot be described", exc_info=problem, **fields)
-                self._problems[name, kind] = reason_of(problem)
-            raise
+            if not _is_its_own(problem):
+                raise
+            now, reason = self._clock(), reason_of(problem)
+            before = self._problems.get((name, kind))
+            if before is None or now - before[1] >= KEPT:
+                fields = {"experiment": name, "kind": kind}
+                log(logging.ERROR, "an experiment cannot be described", exc_info=problem, **fields)
+            self._problems[name, kind] = reason, now
+            raise NotDescribed(name, reason) from problem
         self._problems.pop((name, kind), None)
         return found
 
@@ -45,9 +64,7 @@ class Descriptions:
         for name in names:
             try:
                 found[name] = self.of(name, kind, describe)
-            except Exception as problem:
-                if not _is_its_own(problem):
-                    raise
+            except NotDescribed:
                 found[name] = None
         return found
 

@@ -204,7 +204,8 @@ async def erase(service: Service, request: Request, name: str, query: ContextQue
 
 
 async def history(service: Service, request: Request, name: str) -> History:
-    found = await service.scans.run(caller_of(request), lambda: service.engine.history(name))
+    find = partial(service.descriptions.of, name, "history", service.engine.history)
+    found = await service.scans.run(caller_of(request), find)
     return History([ChangeItem(*each) for each in found])
 
 

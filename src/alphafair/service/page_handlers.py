@@ -184,7 +184,10 @@ async def policies(service: Service, request: Request) -> PoliciesAnswer:
 
 
 async def live(service: Service, request: Request, name: str) -> LiveAnswer:
-    return await service.reads.run(caller_of(request), lambda: page_views.live_answer(service.engine.overview(name)))
+    def describe(name: str) -> LiveAnswer:
+        return page_views.live_answer(service.engine.overview(name))
+
+    return await service.reads.run(caller_of(request), partial(service.descriptions.of, name, "live", describe))
 
 
 async def contexts(service: Service, request: Request, name: str, query: ContextsQuery) -> ContextsAnswer:
