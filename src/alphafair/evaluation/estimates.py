@@ -127,25 +127,6 @@ class Estimate(Measured):
     effective_sample_size: float
 
 
-def no_estimate(estimator: str, n_rounds: int, n_arms: int, options: Options, reason: Reason) -> Estimate:
-    """The estimate where it is known beforehand that there is none."""
-    none: dict[str, Any] = dict.fromkeys(METRICS, UNKNOWN)
-    return Estimate(
-        estimator=estimator,
-        alpha=options.alpha,
-        confidence=options.confidence,
-        n_rounds=n_rounds,
-        reward_per_round=UNKNOWN,
-        accounts=np.full(options.groups.n_groups, math.nan),
-        cumulative_rewards=np.full(n_arms, math.nan),
-        bias=dict.fromkeys(METRICS, math.nan),
-        effective_sample_size=math.nan,
-        verdict="do not use",
-        reasons=(reason,),
-        **none,
-    )
-
-
 def evaluate(
     log: AnyLog,
     distributions: ArrayLike,
@@ -474,7 +455,8 @@ def _unusable(scores: Scores) -> Iterator[Reason]:
     off = shown & ~never & (apart > np.maximum(FAR * np.sqrt(squares), OFF * scores.expected))
     often = scores.n_rounds / max(scores.n_contexts, 1)
     if off.any() and often < len(weights):
-        yield few_rounds_per_context(often)
+        few = f"rounds per context: {number(often, 2)}, fewer than arms"
+        yield Reason("contexts", -often, f"{few}, which are too few to estimate what a policy earns in each")
     elif off.any():
         ratios = divide(weights, scores.expected, np.ones_like(weights))
         which, _, they = _which(scores, off, np.abs(np.log(np.maximum(ratios, 1e-300))))
@@ -485,11 +467,6 @@ def _unusable(scores: Scores) -> Iterator[Reason]:
             f"the weights of {which} add up to {number(worst, 2)} times what they should: propensities are wrong, or "
             f"the log did not show {they} where the policy would",
         )
-
-
-def few_rounds_per_context(often: float) -> Reason:
-    few = f"rounds per context: {number(often, 2)}, fewer than arms"
-    return Reason("contexts", -often, f"{few}, which are too few to estimate what a policy earns in each")
 
 
 def _thin(scores: Scores) -> Iterator[Reason]:

@@ -22,10 +22,8 @@ from alphafair.evaluation.estimates import (
     Resampled,
     Verdict,
     bar,
-    few_rounds_per_context,
     held_out,
     metric_intervals,
-    no_estimate,
 )
 from alphafair.evaluation.estimators import ESTIMATORS, Estimator, Scoring, score
 from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, folds_of, most_reward
@@ -68,7 +66,7 @@ class Frontier:
     held_out: tuple[Estimate, ...]
     flattered: tuple[Estimate, ...]
     plausible: tuple[dict[str, Interval], ...]  # by metric
-    distributions: tuple[Matrix, ...]  # learned from all rounds: the policies to use; NaN where nothing can be learned
+    distributions: tuple[Matrix, ...]  # learned from all rounds: the policies to use
     regrets: tuple[RegretStatement, ...]
 
     @property
@@ -206,9 +204,6 @@ def frontier(
     points: list[tuple[Any, ...]] = []
     with bar("Reading", (1 + len(parts)) * log.n_rounds, progress) as advance:
         found = survey(log, advance, executor)
-        reason = _seen_once(found.cells, log)
-        if reason is not None:
-            return _no_frontier(exponents, optimum, estimator, options, found.cells, log, reason)
         problems = Problems(found, fit(found.cells), log.n_rounds, folds_of(cluster_count(log)), chosen)
         draws = list(plausible_totals(found.cells, N_DRAWS, seed, expected=optimum == "expected"))
         for part in parts:
@@ -228,33 +223,6 @@ def frontier(
                 estimates = own.estimate(estimator, each), same.estimate("dr", each)
                 points.append((*estimates, plausible, learned, _regret(same, found.cells, log, each)))
     return Frontier(np.array(exponents), confidence, optimum, *zip(*points, strict=True))
-
-
-def _seen_once(cells: Cells, log: AnyLog) -> Reason | None:
-    """Why nothing can be learned where most rounds are the only one of their context; None elsewhere."""
-    often = log.n_rounds / log.n_contexts
-    alone = float((cells.visits == 1.0).sum())
-    return few_rounds_per_context(often) if alone > 0.5 * log.n_rounds and often < log.n_arms else None
-
-
-def _no_frontier(
-    alphas: Sequence[float],
-    optimum: str,
-    estimator: str,
-    options: Options,
-    cells: Cells,
-    log: AnyLog,
-    reason: Reason,
-) -> Frontier:
-    """The frontier of a log that shows none, without the work for one."""
-    here = [options._replace(alpha=alpha) for alpha in alphas]
-    held, flattered = (
-        tuple(no_estimate(name, log.n_rounds, log.n_arms, each, reason) for each in here) for name in (estimator, "dr")
-    )
-    plausible = tuple(dict.fromkeys(METRICS, UNKNOWN) for _ in here)
-    distributions = (np.full((log.n_contexts, log.n_arms), math.nan),) * len(here)
-    regrets = tuple(_statement(math.nan, "do not use", cells, log, each) for each in here)
-    return Frontier(np.array(alphas), options.confidence, optimum, held, flattered, plausible, distributions, regrets)
 
 
 class Problems(NamedTuple):
@@ -356,19 +324,10 @@ def regret(
 
 def _regret(same: Resampled, cells: Cells, log: AnyLog, options: Options) -> RegretStatement:
     """The statement that follows from the optimum of robust totals, resampled on the same rounds."""
-    alpha, confidence = options.alpha, options.confidence
+    alpha, groups, confidence = options.alpha, options.groups, options.confidence
     one_sided = options._replace(confidence=max(2.0 * confidence - 1.0, 1e-3))  # a half has no interval of its own
-    most = getattr(same.estimate("dr", one_sided), _measure(alpha)).high
-    return _statement(most, same.verdict, cells, log, options)
-
-
-def _measure(alpha: float) -> str:
-    return "alpha_performance" if alpha < 1.0 else "welfare"
-
-
-def _statement(most: float, verdict: Verdict, cells: Cells, log: AnyLog, options: Options) -> RegretStatement:
-    """The statement that follows from an upper bound on the optimum."""
-    alpha, groups, measure = options.alpha, options.groups, _measure(options.alpha)
+    measure = "alpha_performance" if alpha < 1.0 else "welfare"
+    most = getattr(same.estimate("dr", one_sided), measure).high
     achieved = float(getattr(metrics, measure)(1.0 + cells.unit * cells.sums.sum(axis=0), alpha, groups=groups))
     at_most = float(np.maximum(0.0, most - achieved))  # which keeps a NaN, as `max` does not
     total = groups.n_groups + log.n_rounds * most_reward(log)
@@ -376,7 +335,7 @@ def _statement(most: float, verdict: Verdict, cells: Cells, log: AnyLog, options
         limit = metrics.most_welfare(total, log.n_arms, groups=groups)
     else:
         limit = metrics.most_worth(total, log.n_arms, alpha, groups=groups)
-    return RegretStatement(alpha, options.confidence, achieved, most, at_most, verdict, most > limit, measure)
+    return RegretStatement(alpha, confidence, achieved, most, at_most, same.verdict, most > limit, measure)
 
 
 def _first(alphas: Vector, holds: Any) -> float | None:
