@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine import Unavailable
+from alphafair.engine import Decide, Unavailable
 from alphafair.service import writer as writer_module
 from alphafair.service.errors import Failure, as_failure
 from alphafair.service.keys import Caller
@@ -136,6 +136,51 @@ def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.Mo
         ]
         assert [len(group) for group in engine.groups[5:]] == [4] * 36
         await writer.drain()
+
+    asyncio.run(run())
+
+
+def test_callers_take_turns_between_experiments_that_are_written_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty experiments of one key do not take all threads, and another key's batch is the next that begins."""
+    monkeypatch.setattr(writer_module, "LONGEST_BATCH", 4)
+    monkeypatch.setattr(writer_module, "AT_ONCE", 8)
+
+    async def run() -> None:
+        engine, gates = Slow(), dict[str, threading.Event]()
+        begun, all_begun = list[str](), list[str]()
+
+        def submit(commands: Sequence[Any]) -> list[Any]:
+            name = commands[0].experiment
+            begun.append(name)
+            all_begun.append(name)
+            assert gates[name].wait(30.0)
+            begun.remove(name)
+            return [each.context for each in commands]
+
+        monkeypatch.setattr(engine, "submit", submit)
+        writer = Writer(engine, max_waiting=1000, observe=lambda *_: None, side_by_side=True)  # type: ignore[arg-type]
+
+        def commands(name: str, n: int) -> list[Decide]:
+            gates.setdefault(name, threading.Event())
+            return [Decide(name, f"v{k}") for k in range(n)]
+
+        heavy = await several(writer, *(commands(f"heavy {k}", 4) for k in range(40)))
+        light = await several(writer, *(commands(f"light {k}", 1) for k in range(3)), by="neighbour")
+        shared = await several(writer, commands("heavy 0", 4))
+        shared += await several(writer, commands("heavy 0", 1), by="neighbour")
+        while len(begun) < 5:
+            await asyncio.sleep(0.001)
+        assert sorted(begun) == ["heavy 0", "heavy 1", "light 0", "light 1", "light 2"]
+        gates["light 1"].set()
+        assert await light[1] == ["v0"]
+        for gate in gates.values():
+            gate.set()
+        await asyncio.gather(*heavy, *light, *shared)
+        assert all_begun.index("heavy 0", all_begun.index("heavy 0") + 1) <= 7
+        assert (writer.places.n_held, dict(writer.places.held)) == (0, {})
+        await writer.drain()
+        assert not writer._at_once
+        assert not writer._is_due
 
     asyncio.run(run())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -71,6 +71,10 @@ class Turns(Generic[Item]):
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        """The callers that wait, in the order of their turns."""
+        return iter(self._waiting)
 
     def add(self, caller_id: str, item: Item) -> None:
         items = self._waiting.get(caller_id)
