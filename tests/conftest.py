@@ -102,6 +102,14 @@ def _store_of_run(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Reports travel from the workers as UTF-8, which has no halves of surrogate pairs; output of a test may have."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
+
+
 @pytest.fixture(autouse=True)
 def _closed_stores() -> Iterator[None]:
     """Close the databases that a test has left open; those of a module's fixtures were opened before."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from alphafair import (
     load_policy,
     simulate,
 )
+from alphafair.lab.rivals import AlphaFairNextVisit
 from alphafair.math import utility
 from alphafair.math.gradient_ascent import in_slopes
 from alphafair.policy.memory import settings_vector
@@ -187,10 +188,7 @@ class Pair:
         assert self.policy.period_rewards == pytest.approx(books.period_rewards, rel=1e-11, abs=1e-11)
         assert self.policy.period == books.period
         if self.full:
-            oracle = copy.deepcopy(self.oracle)
-            for context in list(oracle.waiting):
-                oracle.take_waiting(context)
-            assert self.policy.surrogate_regret_bound == pytest.approx(oracle.surrogate_regret_bound, rel=1e-9)
+            assert self.policy.surrogate_regret_bound == pytest.approx(self.oracle.surrogate_regret_bound, rel=1e-9)
         for context in range(self.policy.n_contexts):
             expected = self.oracle.probabilities(context)
             assert self.policy.probabilities(context) == pytest.approx(expected, abs=1e-10, rel=0)
@@ -505,7 +503,14 @@ def test_older_snapshots_of_version_4_open(name: str) -> None:
     with np.load(STORED / f"{name}.npz") as stored:
         state = State.from_bytes(stored["state"].tobytes())
         assert state.version == 4
-        policy = load_policy(state)
+        if name == "alpha-fair":  # of a reading that the lab has now
+            with pytest.raises(InvalidArgument, match="must be 'before'; got 'next_visit'"):
+                load_policy(state)
+            settings = {key: value for key, value in state.settings.items() if key != "marginal"}
+            policy = AlphaFairNextVisit(state.settings["n_contexts"], state.settings["n_arms"], alpha=settings["alpha"])
+            policy.restore(replace(state, policy=policy.name, version=5, settings=settings))
+        else:
+            policy = load_policy(state)
         if name.startswith("adaptive"):  # it plays on with other formulas: tests/test_snapshots.py
             return
         played(policy, 20, 3)

@@ -535,7 +535,7 @@ def test_one_writer_and_many_readers(engine: Engine, clock: Clock, tmp_path: Pat
 @sqlite_only("is about files that are no databases of ours")
 def test_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database, but long enough to look at: " * 100)
-    with pytest.raises(Unavailable, match="not a database"):
+    with pytest.raises(InvalidArgument, match=r"a file that alphafair made; got '.*text\.db'. Pass another file"):
         Engine.open(tmp_path / "text.db")
     foreign = sqlite3.connect(tmp_path / "foreign.db")
     foreign.execute("create table t (x)")

@@ -17,7 +17,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, experiment, live
+from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain, experiment, live
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.ledger import SnapshotPiece
 from alphafair.engine.replay import Replay
@@ -241,7 +241,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failure_makes_it_unready_until_loading_works(engine: Engine, fault: str) -> None:
     first = engine.decide("home", "v", "first")
-    expected: Any = KeyError if fault == "a bug" else Unavailable
+    expected = Uncertain if fault == "a bug" else Unavailable
     with FAULTS[fault](), pytest.raises(expected):
         engine.submit([Reward(first.id, 0.5), Decide("home", "w", "second")])
     reason = engine.health(probe=False)["reason"]

@@ -459,9 +459,10 @@ def test_a_boundary_between_two_looks_at_the_clock_is_not_lost(engine: Engine, c
     """The calendar until the change is applied up to the moment of the change."""
     engine.create("home", arms=["ada", "ben"], period="1d")
     clock.now += DAY - 0.5
-    live_state(engine)._clock = iter([int(clock.now * 1e9)] + [int((clock.now + 1) * 1e9)] * 99).__next__
+    times = live_state(engine)._clock
+    times._wall = iter([int(clock.now * 1e9)] * 2 + [int((clock.now + 1) * 1e9)] * 99).__next__
     engine.set_period("home", None)
-    live_state(engine)._clock = clock
+    times._wall = clock
     clock.now += 2
     (_, changed) = engine.history("home")
     assert (changed.kind, changed.at.timestamp()) == ("set_period", START + DAY - 0.5)

@@ -583,8 +583,8 @@ def legible(labels: Sequence[str], noun: str) -> list[str]:
     >>> legible(["jazz", chr(0x10FFFD)], "arm")
     ['jazz', 'arm 1']
     """
-    labels, known = [visible(label) for label in labels], set[int]()
+    known = set[int]()
     for name in families("".join(labels)):
         known |= _characters(findfont(FontProperties(family=[name])))
     characters = frozenset(known)
-    return [f"{noun} {place}" if _lacking(label, characters) else label for place, label in enumerate(labels)]
+    return [f"{noun} {place}" if _lacking(label, characters) else visible(label) for place, label in enumerate(labels)]
