@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from alphafair import Engine
 from alphafair.cli import app
-from alphafair.errors import shown
+from alphafair.engine.backup import copy_database
+from alphafair.errors import Unavailable, shown
 
 
 def run(*words: object) -> tuple[int, str]:
@@ -98,6 +99,26 @@ def test_a_file_that_is_no_database_is_refused_with_a_repair(words: list[str], t
     assert code == 2
     assert f"must be a file that alphafair made; got {shown(str(path))}. Pass another file" in output
     assert path.read_text() == "a,b\n1,2\n" * 100
+
+
+@pytest.mark.parametrize("words", [["verify"], ["export", "-e", "home"], ["keys", "list", "--db"]], ids=" ".join)
+def test_a_folder_of_another_account_is_one_line(words: list[str], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: Path, *arguments: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    for name in ("exists", "is_file", "is_dir"):
+        monkeypatch.setattr(Path, name, denied)
+    answer = CliRunner().invoke(app, [*words, str(file)])
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert answer.stderr == f"error: {file}: permission denied. Use an account that may, such as that of the service.\n"
+
+
+def test_an_error_of_a_copy_names_the_file_that_cannot_be_read(tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Unavailable, match="folder cannot be read: unable to open"):
+        copy_database(tmp_path / "folder", target, lambda part: None)
+    assert not target.exists()
 
 
 def test_names_in_the_history_cannot_control_the_terminal(file: Path) -> None:

@@ -114,8 +114,8 @@ def with_options(text: str, command: Any) -> str:
 class _Program(TyperGroup):
     """Print errors that the user can repair as one line.
 
-    Exit code 2: an invalid argument, or an extra that is not installed. Exit code 1: a file that cannot be used, a
-    policy that fails, a failed download, too little memory. Any other error keeps its traceback.
+    Exit code 2: an invalid argument, or an extra that is not installed. Exit code 1: a file that cannot be used, or
+    may not be, a policy that fails, a failed download, too little memory. Any other error keeps its traceback.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -136,6 +136,13 @@ class _Program(TyperGroup):
             text = with_options(str(problem), self.commands.get(ctx.invoked_subcommand))
             typer.echo(f"error: {visible(text)}", err=True)
             raise typer.Exit(1 if getattr(problem, "code", None) == "policy_failed" else 2) from None
+        except PermissionError as problem:
+            where = "" if problem.filename is None else f"{problem.filename}: "
+            repair = "Use an account that may, such as that of the service."
+            typer.echo(
+                f"error: {visible(where)}{(problem.strerror or 'permission denied').lower()}. {repair}", err=True
+            )
+            raise typer.Exit(1) from None
         except MemoryError as problem:
             detail = f" ({problem})" if str(problem) else ""
             typer.echo(f"error: there is not enough memory for this{detail}. Choose smaller sizes.", err=True)

@@ -682,8 +682,9 @@ def _insertion(kind: Any, n_rows: int) -> str:
 def copy_pages(source: Path, part: Path) -> None:
     """Copy what a reader sees now, whatever is written meanwhile."""
     uri = f"{source.absolute().as_uri()}?mode=ro"
-    with contextlib.closing(sqlite3.connect(uri, uri=True)) as original:
+    with contextlib.ExitStack() as opened:
         try:
+            original = opened.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
             check_application(original, source)
         except sqlite3.Error as problem:
             raise Unavailable(f"{source} cannot be read: {problem}") from problem
