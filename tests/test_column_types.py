@@ -252,6 +252,42 @@ def test_a_panic_of_polars_is_an_error_with_a_repair() -> None:
         Log.from_table(Arrow())
 
 
+def test_a_column_of_arrow_that_polars_cannot_read_is_named() -> None:
+    class Arrow:
+        def __init__(self, names: list[str]) -> None:
+            self.column_names = names
+
+        def select(self, names: list[str]) -> Arrow:
+            return Arrow(names)
+
+        def __arrow_c_stream__(self, requested: object = None) -> object:
+            if "when" in self.column_names:
+                raise pl.exceptions.ComputeError("unable to parse time zone: '+05:30'. Please check.\n\nHint")
+            return pl.DataFrame({name: [1] for name in self.column_names}).__arrow_c_stream__(requested)
+
+    words = r"source: when must be a column that can be read; .*Convert it \(times: to UTC\).*time zone: '\+05:30'"
+    with pytest.raises(InvalidArgument, match=words):
+        Log.from_table(Arrow(["context", "when", "arm"]))
+
+
+def test_a_file_of_types_that_polars_lacks_is_refused_in_one_line(tmp_path: Path) -> None:
+    """An unknown time zone makes the schema of the whole file unreadable, by an error that is no `Exception`."""
+    path = tmp_path / "log.arrow"
+    rows(when=column([DAY, DAY], pl.Datetime("us", "Etc/UTC"))).write_ipc(path)
+    path.write_bytes(path.read_bytes().replace(b"Etc/UTC", b"No/Zone"))
+    words = "must be a table of column types that polars has"
+    with pytest.raises(InvalidArgument, match=rf"{words}; .*unable to parse time zone: 'No/Zone'"):
+        Log.from_table(path)
+    assert words in str(doctor(path).findings[0])
+
+
+@pytest.mark.parametrize("kind", [pl.Datetime("us"), pl.Duration("ms")])
+def test_values_that_python_lacks_are_shown_by_their_type(kind: pl.DataType) -> None:
+    far = pl.Series([2**62] * N_ROWS).cast(kind)
+    with pytest.raises(InvalidArgument, match="row 0: available must be a list .*; got 'a d[a-z]* that Python lacks'"):
+        Log.from_table(rows(available=far))
+
+
 def test_arms_that_are_no_integers_beside_integers() -> None:
     frame = rows(arm=arm_column([7, 10], None), available=pl.Series([["7", "10", "x", "07"]] * N_ROWS))
     assert Log.from_table(frame).arm_labels == ("07", "10", "7", "x")

@@ -130,7 +130,7 @@ class Column:
         """The error for the value of a row."""
         number = _numbers(values[row : row + 1], decimal_comma)[0] if self.kind in ("number", "integer") else None
         is_finite = number is not None and math.isfinite(number)
-        got = number if is_finite else values[row : row + 1].to_list()[0]
+        got = number if is_finite else value_at(values, row)
         return InvalidArgument(f"{where(row)}: {self.name}", self._allowed(got, is_finite), got, self.repair)
 
     def _allowed(self, got: object, is_finite: bool) -> str:
@@ -179,6 +179,14 @@ def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
         return numbers
     booleans = text.replace_strict({"true": 1.0, "false": 0.0}, default=None, return_dtype=pl.Float64)
     return numbers.fill_null(booleans)
+
+
+def value_at(values: pl.Series, row: int) -> object:
+    """The value of a row as errors show it; its type if Python has no such value, such as a date after the year 9999."""
+    try:
+        return values[row : row + 1].to_list()[0]
+    except (ValueError, OverflowError, pl.exceptions.PanicException):
+        return f"a {values.dtype.base_type().__name__.lower()} that Python lacks"
 
 
 def is_label_type(dtype: Any) -> bool:
@@ -322,6 +330,9 @@ class Table(NamedTuple):
             yield
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             _refuse_damaged_line(Path(self.label))
+            if self.label.lower().endswith(_BINARY):
+                names = [name for name in self.columns if name != ROW]
+                _refuse_column(self.label, names, lambda name: self.rows.select(name).head(1).collect())
             raise _unreadable(self.label, problem) from problem
 
     def column(self, frame: pl.DataFrame, column: Column) -> pl.Series:
@@ -346,6 +357,7 @@ def open_table(source: Any, names: Iterable[str] | None = None) -> Table:
     except InvalidArgument:
         raise
     except (TypeError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
+        _refuse_column("source", getattr(source, "column_names", ()), lambda name: pl.DataFrame(source.select([name])))
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
         raise InvalidArgument("source", "a table", source, repair) from problem
     return Table(frame.lazy(), "source")
@@ -459,7 +471,7 @@ def _open_file(path: Path, names: Iterable[str] | None = None) -> Table:
         else:
             lazy = pl.scan_parquet(path) if path.suffix.lower() == ".parquet" else _scan_ipc(path)
         lazy.collect_schema()
-    except (pl.exceptions.PolarsError, UnicodeError, OSError) as problem:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeError, OSError) as problem:
         _refuse_damaged_line(path)
         raise _unreadable(str(path), problem) from problem
     return Table(lazy, str(path), partial(place, path), decimal_comma)
@@ -668,12 +680,32 @@ def _empty(label: str) -> ValueError:
 def _unreadable(label: str, problem: Exception) -> ValueError:
     if isinstance(problem, pl.exceptions.NoDataError):
         return _empty(label)
+    if isinstance(problem, pl.exceptions.PanicException):  # no column of a file can be read if one type is unknown
+        repair = f"Convert that column (times: to UTC), or leave it out ({_reason(problem)})."
+        return InvalidArgument(label, "a table of column types that polars has", "another", repair)
     repair = f"It may be truncated; save it again ({_reason(problem)})."
     return InvalidArgument(label, "a table that can be read", type(problem).__name__, repair)
 
 
+def _refuse_column(label: str, names: Sequence[str], read: Callable[[str], object]) -> None:
+    """Refuse the first column that cannot be read, where others can: it is of a type that polars lacks, or damaged."""
+    problems: dict[str, Exception] = {}
+    for name in names:
+        try:
+            read(name)
+        except (TypeError, ValueError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
+            problems[name] = problem
+    if 0 < len(problems) < len(names):
+        name, cause = next(iter(problems.items()))
+        repair = f"Convert it (times: to UTC), or leave it out ({_reason(cause)})."
+        raise InvalidArgument(f"{label}: {name}", "a column that can be read", "one that cannot", repair) from cause
+
+
 def _reason(problem: Exception) -> str:
-    return str(problem).strip().partition("\n")[0].rstrip(".")
+    """What went wrong, in one line; a panic has it in the middle."""
+    text = str(problem).strip()
+    found = re.search(r'ErrString\("(.*?)(?:\\n|")', text)
+    return (found[1] if found else text.partition("\n")[0]).rstrip(".")
 
 
 def _plain(source: Any) -> Any:

@@ -27,6 +27,7 @@ from alphafair.tables import (
     label_codes,
     open_table,
     unescape_table,
+    value_at,
 )
 from alphafair.values.arrays import Indices, Vector
 from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
@@ -206,7 +207,7 @@ def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where
     missing = np.flatnonzero(~found.includes(shown))
     if len(missing):
         row = int(missing[0])
-        allowed, got = f"a list with the shown arm, {list(arms)[shown[row]]!r}", column[row : row + 1].to_list()[0]
+        allowed, got = f"a list with the shown arm, {list(arms)[shown[row]]!r}", value_at(column, row)
         repair = "List all arms that the decision was drawn among."
         raise InvalidArgument(f"{where(row)}: {column.name}", allowed, got, repair)
     return found
@@ -233,7 +234,7 @@ def _arm_lists(column: pl.Series, where: Where) -> ArmLists:
     def error(row: int) -> InvalidArgument:
         allowed = "a list of arms, in a text file as a JSON array, or empty where every arm was available"
         repair = "Correct it, or choose another column (available=; None or '' for none)."
-        return InvalidArgument(f"{where(row)}: {column.name}", allowed, column[row : row + 1].to_list()[0], repair)
+        return InvalidArgument(f"{where(row)}: {column.name}", allowed, value_at(column, row), repair)
 
     is_text = is_text_type(column.dtype)
     given = as_labels(column) if is_text else column
