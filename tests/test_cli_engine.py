@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from pathlib import Path
 
@@ -113,12 +114,13 @@ def test_a_folder_of_another_account_is_one_line(words: list[str], file: Path, m
     assert answer.stderr == f"error: {file}: permission denied. Use an account that may, such as that of the service.\n"
 
 
-def test_an_error_of_a_copy_names_the_file_that_cannot_be_read(tmp_path: Path) -> None:
-    target = tmp_path / "copy.db"
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(Unavailable, match="folder cannot be read: unable to open"):
-        copy_database(tmp_path / "folder", target, lambda part: None)
-    assert not target.exists()
+def test_an_error_of_a_copy_names_the_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as source:  # cannot be opened as a file, by no account
+        source.bind("source.db")
+        with pytest.raises(Unavailable, match=r"^source\.db cannot be read: unable to open"):
+            copy_database("source.db", "copy.db")
+    assert not Path("copy.db").exists()
 
 
 def test_names_in_the_history_cannot_control_the_terminal(file: Path) -> None:
