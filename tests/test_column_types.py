@@ -284,7 +284,7 @@ def test_a_file_of_types_that_polars_lacks_is_refused_in_one_line(tmp_path: Path
 @pytest.mark.parametrize("kind", [pl.Datetime("us"), pl.Duration("ms")])
 def test_values_that_python_lacks_are_shown_by_their_type(kind: pl.DataType) -> None:
     far = pl.Series([2**62] * N_ROWS).cast(kind)
-    with pytest.raises(InvalidArgument, match="row 0: available must be a list .*; got 'a d[a-z]* that Python lacks'"):
+    with pytest.raises(InvalidArgument, match=r"row 0: available must be a list .*; got 'a d[a-z]* that Python lacks'"):
         Log.from_table(rows(available=far))
 
 

@@ -182,7 +182,7 @@ def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
 
 
 def value_at(values: pl.Series, row: int) -> object:
-    """The value of a row as errors show it; its type if Python has no such value, such as a date after the year 9999."""
+    """The value of a row as errors show it; its type if Python has no such value, such as a date in the year 10000."""
     try:
         return values[row : row + 1].to_list()[0]
     except (ValueError, OverflowError, pl.exceptions.PanicException):
