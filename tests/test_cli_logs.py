@@ -440,3 +440,16 @@ def test_a_large_log_is_read_by_processes_with_the_same_numbers(
     assert few.exit_code == many.exit_code == 0, many.output
     assert few.stdout == many.stdout
     assert not _logs.is_large(log_file)  # text is not read in pieces
+
+
+@pytest.mark.parametrize("command", ["evaluate", "frontier", "doctor"])
+def test_the_folder_of_the_command_has_a_name(
+    command: str, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    pl.read_csv(log_file).head(500).write_parquet(folder / "log.parquet")
+    monkeypatch.chdir(folder)
+    options = [] if command == "doctor" else ["--replicates", "100", "--alpha", "0.5"]
+    answer = run(command, ".", "--context", "who", *options, "--json")
+    assert json.loads(answer.stdout)["log"] == "logs"

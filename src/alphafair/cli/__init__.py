@@ -107,7 +107,11 @@ def with_options(text: str, command: Any) -> str:
     names: dict[str, str] = {param.name: max(param.opts, key=len) for param in getattr(command, "params", ())}
     options = {name: option for name, option in names.items() if option.startswith("--")}
     options |= {argument: options[name] for argument, name in OPTIONS_OF.items() if name in options}
-    text = re.sub(r"^(\w+)(?= must be )", lambda found: options.get(found[1], found[1]), text)
+    text = re.sub(
+        r"^(\w+)(?= must be )|(?<=Choose )(\w+)(?= inside that range)",
+        lambda found: options.get(found[0], found[0]),
+        text,
+    )
     return re.sub(r"\b(\w+)=(?=[,;)])", lambda found: options.get(found[1], found[0]), text)
 
 

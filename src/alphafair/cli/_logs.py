@@ -99,6 +99,11 @@ def is_large(path: Path) -> bool:
     return sum(count_rows(file) or 0 for file in table_files(path)) >= LARGE
 
 
+def name_of(path: Path) -> str:
+    """The name of a log: that of its file or folder, also of the folder where the command was entered."""
+    return path.name or path.resolve().name or str(path)
+
+
 def command_line() -> str:
     """The command as it was entered."""
     return shlex.join(["alphafair", *sys.argv[1:]])

@@ -41,14 +41,14 @@ def command(
     page = LogPage(
         name="doctor",
         title="Can the log be used for evaluation?",
-        lead=f"{log.name}: {'nothing must be corrected' if found.is_sound else 'something must be corrected'}",
+        lead=f"{_logs.name_of(log)}: {'nothing' if found.is_sound else 'something'} must be corrected",
         headings=("", "finding"),
         rows=[[words[finding.grade], finding.what] for finding in found.findings],
         caption="Not checked: whether rounds influence each other, and whether the future is like the past.",
         sentences=[],
         assumptions=["Inverse propensities of an arm average to 1 over all rounds if propensities are true."],
         command=_logs.command_line(),
-        numbers={"log": log.name, **found.as_dict()},
+        numbers={"log": _logs.name_of(log), **found.as_dict()},
     )
     _logs.show(page, partial(draw_propensities, found), output, as_json)
     if not found.is_sound:

@@ -117,7 +117,7 @@ def command(
     page = LogPage(
         name="evaluate",
         title="What policies would have earned",
-        lead=f"What policies would have earned on {sizes} of {log.name}, at alpha {alpha:g}",
+        lead=f"What policies would have earned on {sizes} of {_logs.name_of(log)}, at alpha {alpha:g}",
         headings=("policy", worth, "Jain's index", "reward per round", "least share", "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
         caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the "
@@ -126,12 +126,12 @@ def command(
         assumptions=_logs.ASSUMPTIONS,
         command=_logs.command_line(),
         numbers={
-            "log": log.name,
+            "log": _logs.name_of(log),
             "alpha": json_alpha(alpha),
             "policies": {name: each.as_dict() for name, each in found.items()},
         },
     )
-    notes = (f"{log.name}: {sizes}", f"intervals at {confidence:.0%}")
+    notes = (f"{_logs.name_of(log)}: {sizes}", f"intervals at {confidence:.0%}")
     _logs.show(page, partial(draw_policies, found, notes), output, as_json)
 
 

@@ -111,11 +111,15 @@ def command(
             interval(Interval(*(side[k] for side in c)), written.get(name, "{:.4g}")) for name, c in curves.items()
         ]
         rows.append([f"{value:g}", *cells])
-    numbers = {"log": log.name, **found.as_dict(), **plain({"curves": curves, "answers": answers, "regret": worst})}
+    numbers = {
+        "log": _logs.name_of(log),
+        **found.as_dict(),
+        **plain({"curves": curves, "answers": answers, "regret": worst}),
+    }
     page = LogPage(
         name="frontier",
         title="What fairness costs",
-        lead=f"What each step of fairness costs on {sizes} of {log.name}",
+        lead=f"What each step of fairness costs on {sizes} of {_logs.name_of(log)}",
         headings=("alpha", *CURVES.values()),
         rows=rows,
         caption="Values are of policies learned from one half of the rounds and scored on the other; in brackets the "
@@ -125,7 +129,7 @@ def command(
         command=_logs.command_line(),
         numbers=numbers,
     )
-    notes = (f"{log.name}: {sizes}", f"bands: the optimum at {confidence:.0%}, for {OPTIMA[optimum]}")
+    notes = (f"{_logs.name_of(log)}: {sizes}", f"bands: the optimum at {confidence:.0%}, for {OPTIMA[optimum]}")
     _logs.show(page, partial(draw_frontier, found, notes), output, as_json)
 
 
