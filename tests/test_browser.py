@@ -353,6 +353,7 @@ def test_a_change_says_what_it_does_and_is_seen(browser: Any, shop: Running) -> 
         dialog.get_by_role("button", name=f"Change {ALPHA}").click()
         expect(page.locator('[data-fact="alpha"]')).to_have_text(f"{ALPHA} = ∞")
         expect(page.locator('#changes [data-kind="set_alpha"]')).to_contain_text("by anybody on this machine")
+        page.locator("#fairness").scroll_into_view_if_needed()  # charts are drawn where they can be seen
         expect(page.locator('#fairness .change-mark[data-kind="set_alpha"]')).to_have_count(1)
         recorded = shop.engine.history("home")[-1]
         assert (recorded.kind, recorded.details["alpha"]) == ("set_alpha", "inf")

@@ -237,7 +237,7 @@ def test_without_a_network_the_error_has_the_repair(
     assert line == (
         f"error: {url} could not be downloaded (Connection refused). Run `alphafair data get 25m` again, which resumes "
         f"the download; or download the URL on another machine and copy the file to {tmp_path / 'ml-25m.zip'}; or pass "
-        "a copy with --data PATH."
+        "the path of a copy."
     )
 
 

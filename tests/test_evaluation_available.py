@@ -240,7 +240,7 @@ def test_the_doctor_names_rows_with_invalid_available_arms() -> None:
         assert "source, row 0: available" in found.findings[0].what
     named = doctor({**rows, "stock": [["a", "b"], None, ["a"], ["b"]]}, available="stock")
     assert [finding.what for finding in named.findings if finding.grade == "wrong"] == wrong
-    assert "--available" in doctor(rows, available="stock").findings[0].what
+    assert "(available=)" in doctor(rows, available="stock").findings[0].what
 
 
 def test_the_doctor_suggests_a_column_of_available_arms() -> None:

@@ -223,5 +223,5 @@ def test_from_a_wheel_the_ratings_are_downloaded_or_the_error_has_the_repair(whe
     url = "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"
     assert line.startswith(f"error: {url} could not be downloaded (Connection refused). Run ")
     assert f"copy the file to {tmp_path / 'cache' / 'ml-latest-small.zip'}" in line
-    assert line.endswith("or pass a copy with --data PATH.")
+    assert line.endswith("or pass the path of a copy.")
     assert "not for commercial use" in answer.stderr

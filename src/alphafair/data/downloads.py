@@ -119,8 +119,8 @@ def get(name: str, *, progress: bool = False) -> Path:
     except _Unreachable as problem:
         raise DownloadError(
             f"{dataset.url} could not be downloaded ({problem}). Run `alphafair data get {name}` again, which resumes "
-            f"the download; or download the URL on another machine and copy the file to {target}; or pass a copy with "
-            "its path."
+            f"the download; or download the URL on another machine and copy the file to {target}; or pass the "
+            "path of a copy."
         ) from problem
 
 
