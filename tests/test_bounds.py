@@ -130,6 +130,31 @@ def test_a_price_below_the_last_digit_of_another(totals: Any, accounts: Any, alp
     assert min(above_the_truth(Problem(totals), accounts, alpha, best, found).values()) >= 0
 
 
+@pytest.mark.parametrize("distance", [0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9, 1e-6, -1e-6, 1e-3])
+@pytest.mark.filterwarnings("ignore::alphafair.CertificateWarning")
+def test_a_tolerance_out_of_reach_next_to_one(distance: float) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(25):
+        m, n = rng.integers((1, 2), (4, 5))
+        totals = one_decimal(rng, (m, n))
+        found, policy = (offline_optimum(totals, 1.0 + distance, tolerance=each) for each in (0.0, 1e-9))
+        reached = Problem(totals).accounts_of(policy.distributions)
+        with localcontext(DIGITS):
+            most = log_welfare(reached, 1.0 + distance).exp()
+            assert Decimal(found.welfare) * (1 + Decimal(found.welfare_gap)) >= most, totals
+
+
+@pytest.mark.parametrize("alpha", [0.9995, 1.0, 1.001, 2.0, 6.0, 64.0, 65.0, 1e3, 1e300, inf])
+@pytest.mark.filterwarnings("ignore::alphafair.CertificateWarning")
+def test_totals_of_any_size_have_an_optimum(alpha: float) -> None:
+    rng = np.random.default_rng(12)
+    for _ in range(30):
+        m, n = rng.integers((1, 2), (4, 5))
+        totals = one_decimal(rng, (m, n), (0, 16))
+        for tolerance in (0.0, 1e-9):
+            assert offline_optimum(totals, alpha, tolerance=tolerance).welfare_gap >= 0.0, totals
+
+
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_what_a_policy_knows_without_rewards_is_above_the_truth(alpha: float) -> None:
     rng = np.random.default_rng(9)

@@ -11,7 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairAdaptive, Decision, Groups, InvalidArgument, load_policy
+from alphafair import (
+    AlphaFair,
+    AlphaFairAdaptive,
+    Decision,
+    Groups,
+    InvalidArgument,
+    Stream,
+    context_reward_totals,
+    load_policy,
+    metrics,
+    offline_optimum,
+    simulate,
+)
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.policy import base
 
@@ -25,7 +37,7 @@ def variants() -> list[Any]:
             chosen = {} if feedback is None else {"feedback": feedback.value}
             made.append(pytest.param(kind, {**SETTINGS.get(name, {}), **chosen}, id=f"{name}-{feedback}"))
     for alpha in (0.0, 2.0, 64.0):
-        groups = Groups(["a", "b", "a"], entitlements=[1.0, 2.0], pull_floor=0.01)
+        groups = Groups(["a", "b", "a"], entitlements=[3.0, 2.0], pull_floor=0.01)
         made.append(pytest.param(AlphaFairAdaptive, {"alpha": alpha, "groups": groups}, id=f"groups-{alpha:g}"))
     return made
 
@@ -51,6 +63,67 @@ def test_floating_point_flags_of_the_caller_do_not_matter(
             policy.set_alpha(0.5 * policy.alpha)
         policy.choose(2)
         return load_policy(policy.snapshot()).snapshot().to_bytes()
+
+    quiet = play()
+    with np.errstate(all="raise"):
+        assert play() == quiet
+
+
+@pytest.mark.parametrize(("kind", "settings"), variants())
+def test_nor_do_they_with_masks_and_retired_arms(
+    kind: type[BasePolicy], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+    rewards = [1e-300, 0.0, 5e-324, 1.0, 1e-160]
+
+    def play() -> bytes:
+        policy = kind(2, 3, **settings, seed=1)
+
+        def learn(decision: Decision, k: int) -> None:
+            each = [rewards[(k + i) % 5] for i in range(3)]
+            policy.update(decision, each[0] if policy.feedback == "bandit" else each)
+
+        late = [policy.choose(k % 2) for k in range(10)]
+        for k in range(5):
+            learn(policy.choose(0, available=[True, k % 2 > 0, True]), k)
+        policy.retire(0)
+        for k, decision in enumerate(late):
+            learn(decision, k)
+        for k in range(5):
+            learn(policy.choose(1, available=[False, True, k % 2 > 0]), k)
+        return policy.snapshot().to_bytes()
+
+    quiet = play()
+    with np.errstate(all="raise"):
+        assert play() == quiet
+
+
+@pytest.mark.parametrize("features", [2, 0])
+def test_nor_do_they_with_features(features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+
+    def play() -> bytes:
+        policy = AlphaFairAdaptive(2, 3, n_features=features, seed=1)
+        shown: dict[str, Any] = {"features": [1e-300, 1e-200]} if features else {}
+        for reward in (1e-300, 1.0, 1e-200, 0.0):
+            policy.update(policy.choose(0, **shown), reward)
+        return policy.snapshot().to_bytes()
+
+    quiet = play()
+    with np.errstate(all="raise"):
+        assert play() == quiet
+
+
+def test_nor_do_they_in_long_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+    rewards = np.array([[1e-300, 1.0, 0.0], [1e-160, 5e-324, 1.0]])
+    stream = Stream.from_arrays([0, 1, 0, 1], np.concatenate([rewards, rewards[:, ::-1]]))
+
+    def play() -> list[float]:
+        trace = simulate(AlphaFairAdaptive(2, 3, seed=1), stream)
+        totals = context_reward_totals(stream)
+        bounds = [metrics.certificates(totals, trace, alpha).welfare for alpha in (0.5, 2.0, 64.0)]
+        return [*bounds, *(offline_optimum(totals, alpha).welfare for alpha in (0.5, 1.0, 2.0, 64.0, float("inf")))]
 
     quiet = play()
     with np.errstate(all="raise"):

@@ -37,9 +37,11 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
@@ -91,13 +93,24 @@ def is_kernel(value: Any) -> bool:
 
 
 def repeated(kernel: Any, n_calls: int) -> Any:
-    """Return a kernel to be called `n_calls` times from Python: compiled if that is faster, else the function itself.
+    """Return a kernel to be called `n_calls` times from Python: compiled if that is faster, else interpreted.
 
     Compiling takes about a second, an interpreted call about fifty microseconds.
     """
     chosen = mode()
     worth_it = chosen == "now" or (chosen == "auto" and n_calls > 20_000)
-    return compiled(kernel) if worth_it else kernel
+    return compiled(kernel) if worth_it else _interpreted(kernel)
+
+
+def _interpreted(function: Function) -> Function:
+    """Return a function that ignores the floating-point flags of its caller, as machine code does."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    return call
 
 
 class LongKernel:
@@ -110,7 +123,7 @@ class LongKernel:
         self.__wrapped__ = function
 
     def __call__(self, *arguments: Any) -> Any:
-        run = self.function if mode() == "off" else compiled(self)
+        run = _interpreted(self.function) if mode() == "off" else compiled(self)
         return run(*arguments)
 
     def __reduce__(self) -> str:

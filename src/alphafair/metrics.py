@@ -534,7 +534,8 @@ def certificates(
     priced = by_group if prices is None else _by_group("prices", prices, resolved)[0]
     if priced.shape != by_group.shape:
         raise InvalidArgument("prices", "one number per arm or group", f"shape {priced.shape}", repair)
-    bound, boxed, rounding = _most_reachable(priced, first, best, merged, base, resolved.entitlements, alpha)
+    with np.errstate(under="ignore"):
+        bound, boxed, rounding = _most_reachable(priced, first, best, merged, base, resolved.entitlements, alpha)
     achieved = float(_welfare("accounts", by_group, alpha, resolved))
     in_welfare = bound, bound / achieved, boxed / achieved
     total = float(base.sum() + merged.max(axis=1).sum())

@@ -184,7 +184,8 @@ class Reduction:
     def spread(self, totals: Matrix, best: Matrix, shares: Matrix) -> tuple[Matrix, Vector]:
         """Return the distributions over arms, and what every arm earns, from the shares of groups."""
         if self.is_identity:
-            return shares, (totals * shares).sum(axis=0)
+            with np.errstate(under="ignore"):
+                return shares, (totals * shares).sum(axis=0)
         distributions, earned = np.empty_like(totals), np.empty(totals.shape[1])
         spread(totals, self.kernel_groups, best, shares, distributions, earned)
         return distributions, earned

@@ -14,7 +14,7 @@ where V = W_ji/s_i: Theorem B of docs/theory.md. Five things differ from `hindsi
 - Above alpha = 5 the exponent doubles from 2. Each solution starts from the prices of the last, those of alpha = 1 at
   first: at the prices of a large alpha only the poorest arm counts.
 - Above alpha = 64, and where this fails, Newton's method is applied to the dual, which stays well conditioned as alpha
-  grows: see `_dual`. It takes longer.
+  grows: see `_dual`. It takes longer, and next to alpha = 1 its proof has no digits left.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ DIRECT = 5.0  # up to this alpha the exponent does not have to grow in stages
 STAGED = 64.0  # up to this alpha stages are tried before the dual
 STAGE = 1e-2  # the gap at which a stage ends
 MOST_STEPS = 100  # of the dual
+LEAST_DISTANCE = 1e-6  # of alpha from 1, at which the dual is tried
 REACH = 0.995  # of the way to the boundary that a step of the dual may go
 
 
@@ -54,13 +55,13 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
     if not rows.any():
         return Solution(shares, accounts, (64.0 + totals.shape[1]) * EPSILON, 0)  # rounding of the welfare
     s, paid = entitlements[arms], np.ix_(rows, arms)
-    totals, base = totals[paid] / s, initial[arms] / s
-    unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
-    totals, base = totals / unit, base / unit
     with np.errstate(all="ignore"):  # only certified points are kept
+        totals, base = totals[paid] / s, initial[arms] / s
+        unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
+        totals, base = totals / unit, base / unit
         maximise = _screened if alpha <= SCREENED else _in_stages if alpha <= STAGED else _dual
         found = maximise(totals, base, s, alpha, tolerance)
-        if alpha <= STAGED and found.welfare_gap > tolerance:
+        if alpha <= STAGED and abs(alpha - 1.0) >= LEAST_DISTANCE and found.welfare_gap > tolerance:
             found = min(found, _dual(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
     x, levels, gap, steps = found
     shares[rows] = 0.0
@@ -119,6 +120,7 @@ def _dual(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: floa
 
     with g_i = (q_i/w_i)^(1/alpha). The best proof minimises A subject to G = 1. G is nearly linear if alpha is large,
     and linear for max-min (g = 1), so the dual is nearly a linear program, while the primal has slopes y^(-alpha).
+    Rounding of G is magnified by alpha/|alpha-1|, and the proof is raised by that.
     Optimality needs a multiplier mu per context, t of G and u of w >= 0:
 
         y_i = t g_i + u_i ,  u_i w_i = 0 ,  G(w) = 1 ,  z_ji = mu_j - W_ji w_i >= 0 ,  x_ji z_ji = 0 ,  sum_i x_ji = 1
@@ -151,13 +153,14 @@ def _dual(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: floa
         return x_target - x * (1.0 + dz / z), u_target - u * (1.0 + dw / w), dz, dw, dt
 
     solution, reached, bound, step = x, 0.0, math.inf, 0
+    rounding = (16.0 + n) * EPSILON / abs(1.0 - root)
     while True:
         feasible = x / x.sum(axis=1, keepdims=True)
         achieved = float(welfare(base + (totals * feasible).sum(axis=0), q, alpha))
         if achieved > reached:
             solution, reached = feasible, achieved
         most = float(base @ w + (totals * w).max(axis=1).sum())
-        bound = min(bound, most * float(w @ g) ** (-1.0 / (1.0 - root)))
+        bound = min(bound, float(most * np.float64(w @ g) ** (-1.0 / (1.0 - root))) * (1.0 + rounding))
         if bound <= (1.0 + 0.5 * tolerance) * reached or step == MOST_STEPS:
             break
         step += 1
@@ -169,8 +172,8 @@ def _dual(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: floa
             dx, du, dz, dw, _ = move(zeros, zeros[0])
             primal, dual = _longest(1.0, (x, dx), (u, du)), _longest(1.0, (z, dz), (w, dw))
             products = float((x * z).sum() + u @ w)
-            left = float(((x + primal * dx) * (z + dual * dz)).sum() + (u + primal * du) @ (w + dual * dw))
-            target = (left / products) ** 3 * products / (m * n + n)
+            left = ((x + primal * dx) * (z + dual * dz)).sum() + (u + primal * du) @ (w + dual * dw)
+            target = float((left / products) ** 3 * products / (m * n + n))
             dx, du, dz, dw, dt = move((target - dx * dz) / z, (target - du * dw) / w)
         except np.linalg.LinAlgError:  # singular to the last digit
             break

@@ -470,10 +470,11 @@ class BasePolicy(Policy):
             row = self._algorithm.layout.scratch.from_features
             self._memory.scratch[row] = self._regressors.predict(self._seen)
             self._prepared = _NOT_PREPARED
-        elif self._algorithm.show is not None and self._algorithm.show(
-            self._memory, feature_table(shown[None], live), 0
-        ):
-            self._prepared = _NOT_PREPARED
+        elif self._algorithm.show is not None:
+            with np.errstate(all="ignore"):
+                changed = self._algorithm.show(self._memory, feature_table(shown[None], live), 0)
+            if changed:
+                self._prepared = _NOT_PREPARED
         return shown
 
     def _mask(self, available: ArrayLike) -> NDArray[np.bool_]:
@@ -493,8 +494,9 @@ class BasePolicy(Policy):
         self._prepared = context
         if mask is not None:
             renormalise = self._algorithm.mask or mask_alone
-            renormalise(self._memory, live, mask if learned.all_live else mask[learned.live_arms])
-            arm = int(draw_arm(live, uniform))
+            with np.errstate(all="ignore"):
+                renormalise(self._memory, live, mask if learned.all_live else mask[learned.live_arms])
+                arm = int(draw_arm(live, uniform))
             propensity = float(live[arm])
         if not learned.all_live:
             out[:] = 0.0
@@ -564,8 +566,9 @@ class BasePolicy(Policy):
         if self.n_features:
             self._set_features(getattr(decision, "features", None))
         if column < 0:  # a retired arm: only its account changes
-            learned.book_late(np.array([context]), np.array([arm]), np.array([reward]))
-            self._retired_earned(np.array([arm]), np.array([reward]))
+            with np.errstate(all="ignore"):
+                learned.book_late(np.array([context]), np.array([arm]), np.array([reward]))
+                self._retired_earned(np.array([arm]), np.array([reward]))
             return
         if self._prepared != context:
             self._prepare(self._memory, context)
@@ -580,7 +583,8 @@ class BasePolicy(Policy):
         if self.n_features:
             self._set_features(getattr(decision, "features", None))
         if not self._learned.all_live:
-            self._book_retired([context], (used * rewards)[None])
+            with np.errstate(all="ignore"):
+                self._book_retired([context], (used * rewards)[None])
             used, rewards = used[self._learned.live_arms], rewards[self._learned.live_arms]
         if self._prepared != context:
             self._prepare(self._memory, context)
@@ -594,7 +598,8 @@ class BasePolicy(Policy):
         """Fit the regressor of an arm, or the shared one, to its reward minus the mean reward."""
         assert self._regressors is not None
         names, numbers = self._algorithm.layout.scalars, self._memory.scalars
-        mean = numbers[names.reward_sum] / numbers[names.seen]
+        with np.errstate(all="ignore"):
+            mean = numbers[names.reward_sum] / numbers[names.seen]
         self._regressors.fit(column, self._seen, float(reward - mean))
 
     @staticmethod
