@@ -288,6 +288,33 @@ def test_values_that_python_lacks_are_shown_by_their_type(kind: pl.DataType) -> 
         Log.from_table(rows(available=far))
 
 
+@pytest.mark.parametrize("role", ["context", "arm", "user", "time"])
+@pytest.mark.parametrize("kind", [pl.Datetime("us"), pl.Datetime("ms"), pl.Datetime("ms", "Europe/Berlin"), pl.Date])
+def test_dates_beyond_calendars_are_refused(kind: Any, role: str) -> None:
+    far = 2**30 if kind == pl.Date else 2**63 - 1
+    dates = pl.Series([far, 0, -far, 1] * (N_ROWS // 4), dtype=pl.Int32 if kind == pl.Date else pl.Int64).cast(kind)
+    named = {role: role} if role in ("user", "time") else {}
+    frame = rows(**{role: dates})
+    with pytest.raises(
+        InvalidArgument, match=rf"row 0: {role} must be .* date.*; got 'a date(time)? that Python lacks'"
+    ):
+        Log.from_table(frame, **named)
+    finding = doctor(frame, **named).findings[0]
+    assert finding.grade == "wrong"
+    assert "date" in finding.what
+    near = pl.Series([95_000_000, -95_000_000] * (N_ROWS // 2), dtype=pl.Int32).cast(pl.Date).cast(kind)
+    assert len(Log.from_table(rows(**{role: near}), **named).arms) == N_ROWS
+
+
+@pytest.mark.parametrize(
+    "values", [[Decimal("1"), Decimal("NaN")], [DAY, DAY.replace(tzinfo=datetime.UTC)]], ids=["NaN", "zone"]
+)
+def test_a_column_that_no_table_can_have_is_named(values: list[Any]) -> None:
+    columns = {"context": ["x", "y"], "arm": ["0", "1"], "reward": [0.1, 0.2], "propensity": [0.5, 0.5]}
+    with pytest.raises(InvalidArgument, match="source: context must be a column that can be read"):
+        Log.from_table({**columns, "context": values})
+
+
 def test_arms_that_are_no_integers_beside_integers() -> None:
     frame = rows(arm=arm_column([7, 10], None), available=pl.Series([["7", "10", "x", "07"]] * N_ROWS))
     assert Log.from_table(frame).arm_labels == ("07", "10", "7", "x")

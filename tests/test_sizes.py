@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Groups, InvalidArgument
+from alphafair import AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Groups, InvalidArgument, load_policy
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.groups import ArmGroups
 
@@ -131,3 +131,23 @@ def test_the_most_that_is_named_fits() -> None:
             AlphaFairAdaptive(most + 1, 2)
         with pytest.raises(InvalidArgument, match="n_features must be at most"):
             AlphaFairAdaptive(1, 2, n_features=10**5)
+
+
+@pytest.mark.parametrize(
+    ("work", "argument"),
+    [
+        (lambda policy, huge: policy.choose(huge), "context"),
+        (lambda policy, huge: AlphaFairAdaptive(2, 2, feedback=huge), "feedback"),
+        (lambda policy, huge: AlphaFair(huge, 2), "n_contexts"),
+        (lambda policy, huge: load_policy(replace(policy.snapshot(), policy=huge)), "policy"),
+        (
+            lambda policy, huge: load_policy(
+                replace(policy.snapshot(), settings={**policy.settings, "n_contexts": huge, "n_arms": 2})
+            ),
+            "state",
+        ),
+    ],
+)
+def test_integers_that_python_does_not_write_are_refused(work: Callable[[Any, Any], Any], argument: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"{argument}.* must be .*; got "):
+        work(AlphaFairAdaptive(2, 2, seed=0), 10**5000)

@@ -47,6 +47,7 @@ _TEXT = (".csv", ".tsv", ".csv.gz")
 _BINARY = (".parquet", ".arrow", ".ipc", ".feather")
 _FORMATS = (*_TEXT, ".jsonl", *_BINARY)
 _SEPARATORS = (",", ";", "\t", "|")
+_MOST_DAYS = 95_000_000  # before and after 1970: 260,000 years
 _FIRST_ROWS = 100  # of JSON lines, that are searched for names of columns
 _BYTE_ORDER_MARKS = {  # that of UTF-32 begins like that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -131,13 +132,14 @@ class Column:
         number = _numbers(values[row : row + 1], decimal_comma)[0] if self.kind in ("number", "integer") else None
         is_finite = number is not None and math.isfinite(number)
         got = number if is_finite else value_at(values, row)
-        return InvalidArgument(f"{where(row)}: {self.name}", self._allowed(got, is_finite), got, self.repair)
+        is_date = values.dtype.is_temporal() and got is not None
+        return InvalidArgument(f"{where(row)}: {self.name}", self._allowed(got, is_finite, is_date), got, self.repair)
 
-    def _allowed(self, got: object, is_finite: bool) -> str:
+    def _allowed(self, got: object, is_finite: bool, is_date: bool) -> str:
         if self.allowed:
             return self.allowed
         if self.kind == "label":
-            return "UTF-8 text" if isinstance(got, bytes) and got else "a value"
+            return "UTF-8 text" if isinstance(got, bytes) and got else "a date in calendars" if is_date else "a value"
         if self.kind == "time":
             return "a value" if got is None else "a number or a date"
         return "a finite number" if self.kind == "number" and not is_finite else self.allowed_numbers
@@ -156,7 +158,7 @@ class Column:
     def _times(self, values: pl.Series) -> pl.Series:
         """Dates or numbers, whichever more of the text can be read as."""
         if values.dtype.is_temporal():
-            return values
+            return _in_calendar(values)
         if values.dtype.is_numeric():
             is_wide = values.dtype in (pl.Decimal, pl.Int128, pl.UInt128)  # for NumPy
             numbers = values.cast(pl.Float64) if is_wide else values
@@ -183,8 +185,11 @@ def _numbers(values: pl.Series, decimal_comma: bool) -> pl.Series:
 
 def value_at(values: pl.Series, row: int) -> object:
     """The value of a row as errors show it; its type if Python has no such value, such as a date in the year 10000."""
+    one = values[row : row + 1]
     try:
-        return values[row : row + 1].to_list()[0]
+        if _in_calendar(one).null_count() > one.null_count():
+            raise OverflowError  # polars would panic
+        return one.to_list()[0]
     except (ValueError, OverflowError, pl.exceptions.PanicException):
         return f"a {values.dtype.base_type().__name__.lower()} that Python lacks"
 
@@ -201,15 +206,28 @@ def is_text_type(dtype: pl.DataType) -> bool:
 
 
 def _text(values: pl.Series) -> pl.Series:
-    """As strings; null for bytes that are not UTF-8."""
+    """As strings; null for bytes that are not UTF-8, and for dates beyond those of calendars."""
     try:
-        return values.cast(pl.String)
+        return _in_calendar(values).cast(pl.String)
     except pl.exceptions.PolarsError:
         if values.dtype != pl.Binary:
             raise
         decoded = (None if each is None else each.decode(errors="ignore") for each in values.to_list())
         text = pl.Series(values.name, decoded, dtype=pl.String)
         return pl.select(pl.when(text.cast(pl.Binary) == values).then(text)).to_series()
+
+
+def _in_calendar(values: pl.Series) -> pl.Series:
+    """Null in place of dates that polars can store and not show; the others as they are."""
+    dtype = values.dtype
+    if isinstance(dtype, pl.Datetime):
+        per_day = 86_400 * {"ms": 10**3, "us": 10**6, "ns": 10**9}[dtype.time_unit]
+        most = min(_MOST_DAYS * per_day, 2**63 - 1)
+    elif dtype == pl.Date:
+        most = _MOST_DAYS
+    else:
+        return values
+    return values.set(~values.to_physical().is_between(-most, most), None)
 
 
 def as_labels(values: pl.Series) -> pl.Series:
@@ -357,7 +375,11 @@ def open_table(source: Any, names: Iterable[str] | None = None) -> Table:
     except InvalidArgument:
         raise
     except (TypeError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
-        _refuse_column("source", getattr(source, "column_names", ()), lambda name: pl.DataFrame(source.select([name])))
+        if isinstance(source, Mapping) or _is_pandas(source):
+            _refuse_column("source", list(source), lambda name: pl.Series(_plain_column(name, source[name])))
+        else:
+            names = getattr(source, "column_names", ())
+            _refuse_column("source", names, lambda name: pl.DataFrame(source.select([name])))
         repair = f"Pass a path, a polars or pandas frame, an Arrow table or a mapping of columns: {_reason(problem)}."
         raise InvalidArgument("source", "a table", source, repair) from problem
     return Table(frame.lazy(), "source")

@@ -36,7 +36,7 @@ def listed(labels: Collection[object]) -> str:
 
 def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
     """Check an integer in [low, high]."""
-    allowed = f"an integer of at least {low}" if high is None else f"an integer in [{low}, {high}]"
+    allowed = f"an integer of at least {low}" if high is None else f"an integer in [{low}, {shown(high)}]"
     try:
         number = operator.index(value)
     except TypeError:
@@ -124,6 +124,10 @@ def alpha_below_one(value: Any, what: str = "c_alpha-regret", instead: str = "me
     return real
 
 
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else shown(value)
+
+
 def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
     """Check that a value is one of the options, and return the option."""
     allowed = list(options)
@@ -131,7 +135,7 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
         if value == option:
             return option
     words = ", ".join(repr(str(option)) for option in allowed)
-    close = difflib.get_close_matches(str(value)[:100], [str(option) for option in allowed], n=1)
+    close = difflib.get_close_matches(_words(value)[:100], [str(option) for option in allowed], n=1)
     repair = f"Did you mean {close[0]!r}?" if close else "Pass one of these."
     raise InvalidArgument(argument, f"one of {words}", value, repair)
 
@@ -146,7 +150,7 @@ def context(value: Any, n_contexts: int) -> int:
     if isinstance(value, bool | np.bool_) or number < 0:
         raise InvalidArgument("context", allowed, value, "Count contexts from 0.")
     if number >= n_contexts:
-        repair = f"To add contexts, call policy.grow({number + 1}) first."
+        repair = f"To add contexts, call policy.grow({shown(number + 1)}) first."
         raise InvalidArgument("context", allowed, value, repair)
     return number
 

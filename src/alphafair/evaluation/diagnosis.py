@@ -131,6 +131,8 @@ def _of_rows(table: LogTable, frame: pl.DataFrame, n_waiting: int) -> Iterator[F
         column = checks[name]
         if frame.schema[column.name] == pl.Binary:
             allowed = allowed and "UTF-8 text"
+        if frame.schema[column.name].is_temporal() and not frame[column.name].has_nulls():
+            allowed = allowed and "a date in calendars"
         wrong = column.bad_rows(frame[column.name], table.table.decimal_comma)
         if wrong:
             named = _places(where, wrong)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.errors import InvalidArgument
+from alphafair.errors import InvalidArgument, shown
 from alphafair.math.floors import GroupMemory, no_groups
 from alphafair.math.least_squares import LEARNED, PER_ARM
 from alphafair.values import State
@@ -308,7 +308,7 @@ class Learned:
         for name in (*self.layout.context_scalars._fields, *self.layout.contexts._fields):
             if np.shape(state.arrays[name])[:1] != (n_contexts,):
                 got = f"shape {np.shape(state.arrays[name])}"
-                raise InvalidArgument(f"state.arrays[{name!r}]", f"of {n_contexts} contexts", got, DAMAGED)
+                raise InvalidArgument(f"state.arrays[{name!r}]", f"of {shown(n_contexts)} contexts", got, DAMAGED)
 
     def read(self, state: State) -> None:
         """Read the arrays of a State; their shapes must match."""
