@@ -5,9 +5,9 @@ has caught up, and nothing can take it back. The wall clock is therefore compare
 the start of the machine and cannot be set: their difference is the time of that start by the wall clock, and moves only
 when the wall clock is stepped. After a jump ahead nothing is written until the clock is set back, or accepted.
 
-A clock that is set back does no such harm, and one that was behind the last event is expected to jump. A database judges
-better than the last event whether the clock is right when a process starts, and its experiments have a log each: there
-the comparison begins once both clocks agree.
+A clock that is set back does no such harm, and one that was behind the last event is expected to jump. A database
+judges better than the last event whether the clock is right when a process starts, and its experiments have a log each:
+there the comparison begins once both clocks agree.
 """
 
 from __future__ import annotations
