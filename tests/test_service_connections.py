@@ -22,7 +22,7 @@ import httpx
 import pytest
 
 from alphafair.engine import Engine
-from tests.serving import ARMS, Running, running
+from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import both_stores
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -264,6 +264,12 @@ def test_incomplete_requests_do_not_delay_the_shutdown(tmp_path: Path) -> None:
         assert engine.experiment("home").decisions == 0
 
 
+def complete(shop: Running) -> list[int]:
+    """How many requests wait on each connection; two, if there is half a request behind them."""
+    waiting = (min(2, len(each.requests)) for each in list(shop.service.connections.open))
+    return sorted(filter(None, waiting), reverse=True)
+
+
 @pytest.mark.parametrize("half", HALVES)
 def test_complete_requests_are_answered_before_the_shutdown(tmp_path: Path, half: bytes) -> None:
     """They wait for the disk when the service is told to stop; what is half sent behind them is dropped."""
@@ -275,7 +281,7 @@ def test_complete_requests_are_answered_before_the_shutdown(tmp_path: Path, half
             lines[0].sendall(decide("one"))
             lines[1].sendall(decide("two") + request("GET", "/health") + half)
             lines[2].sendall(chunked(DECISIONS, {"context": "v", "id": "three"}) + decide("four") + half)
-            time.sleep(0.2)
+            wait_for(lambda: complete(shop) == [2, 2, 1])
             shop.server.stop()
             time.sleep(0.5)
         stop(shop)
