@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.engine import Engine, Reward, Unavailable
+from alphafair.engine import Engine, RequestError, Reward, Unavailable, files
 from alphafair.engine import clock as clocks
 from tests.serving import error, running, told, wait_for
-from tests.stores import both_stores, execute, live_state, open_store, sqlite_only
+from tests.stores import both_stores, execute, is_postgres, live_state, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -139,6 +142,7 @@ def test_small_steps_and_then_a_jump(machine: Machine, path: Path) -> None:
             assert engine.health()["ready"] is is_ready
 
 
+@sqlite_only("the clock of a database shows which one is behind, which `test_nodes` tests")
 def test_a_clock_that_was_behind_may_jump_to_the_true_time(
     machine: Machine, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +159,27 @@ def test_a_clock_that_was_behind_may_jump_to_the_true_time(
         assert engine.health()["ready"]
         engine.decide("home", "ann")
     assert max(times(path)) == rebooted.wall // 1000
+
+
+def test_an_experiment_with_times_ahead_leaves_the_others_protected(machine: Machine, path: Path) -> None:
+    """In a database every experiment has a log of its own: the latest time of all says nothing about the clock."""
+    with machine.open(path) as engine:
+        engine.create("home", arms=ARMS)
+        engine.create("other", arms=ARMS)
+        machine.jumps(YEAR)
+        engine.accept_clock()
+        engine.decide("home", "ann")
+        machine.jumps(-YEAR)
+        engine.decide("other", "ann")
+    before = times(path)
+    for seconds in (YEAR // 2, 2 * YEAR):
+        with machine.open(path) as engine:
+            machine.jumps(seconds)
+            if seconds > YEAR or is_postgres():
+                with pytest.raises(Unavailable, match="minutes ahead"):
+                    engine.decide("other", "ann")
+            assert times(path) == before
+            machine.jumps(-seconds)
 
 
 def test_a_shop_that_was_closed_opens_again(machine: Machine, path: Path) -> None:
@@ -185,6 +210,62 @@ def test_a_restart_does_not_accept_a_jump(machine: Machine, path: Path) -> None:
         engine.accept_clock()
     with machine.open(path) as engine:  # accepted once and for all
         engine.decide("home", "ann")
+
+
+@sqlite_only("a database keeps no record")
+def test_a_killed_process_leaves_the_steps_that_it_has_accepted(machine: Machine, path: Path, tmp_path: Path) -> None:
+    """Small steps of weeks are more than one jump; only the record that a killed process leaves has them."""
+    lock, killed = path.with_name("shop.db.lock"), tmp_path / "killed"
+    with machine.open(path) as engine:
+        engine.create("home", arms=ARMS)
+        for _ in range(4):
+            machine.jumps(2 * MINUTE)
+            engine.maintain()
+        shutil.copyfile(lock, killed)
+        machine.passes(DAY)
+        written = lock.stat().st_mtime_ns
+        engine.maintain()  # no step, nothing to write
+        assert lock.stat().st_mtime_ns == written
+    shutil.copyfile(killed, lock)
+    with machine.open(path) as engine:
+        engine.decide("home", "ann")
+
+
+@sqlite_only("a database keeps no record")
+def test_a_full_disk_keeps_the_record(machine: Machine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with machine.open(path) as engine:
+        engine.create("home", arms=ARMS)
+    machine.jumps(2 * HOUR)
+
+    def full(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "pwrite", full)
+        machine.open(path).close()
+    with machine.open(path) as engine:
+        assert REASON in engine.health()["reason"]
+
+
+def test_a_closed_engine_accepts_no_clock(machine: Machine, path: Path, tmp_path: Path) -> None:
+    """The numbers of its handles may be those of other files by then."""
+    engine = machine.open(path)
+    engine.close()
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context((tmp_path / f"other-{k}").open("w+")) for k in range(8)]
+        for each in others:
+            each.write("mine")
+            each.flush()
+        with pytest.raises(RequestError, match="closed"):
+            engine.accept_clock()
+        assert [Path(each.name).read_text() for each in others] == ["mine"] * 8
+
+
+def test_a_reader_accepts_no_clock(machine: Machine, path: Path) -> None:
+    with machine.open(path) as engine:
+        engine.create("home", arms=ARMS)
+    with Engine(open_store(path, read_only=True)) as reader, pytest.raises(RequestError, match="read_only"):
+        reader.accept_clock()
 
 
 @sqlite_only("a database has a clock of its own, which `test_nodes` tests")

@@ -27,6 +27,7 @@ from alphafair.engine import (
 )
 from alphafair.engine import experiment as experiment_module
 from alphafair.engine import live as live_module
+from alphafair.engine.clock import steady_ns
 from alphafair.engine.ledger import Behind
 from alphafair.engine.postgres_store import PostgresLedger, PostgresStore
 from alphafair.errors import InvalidArgument
@@ -558,6 +559,36 @@ def test_a_process_that_starts_with_a_wrong_clock(nodes: Nodes, monkeypatch: pyt
                 late.decide("home", "a")
     assert first.experiments() == ["home"]
     assert first.experiment("home").decisions == 0
+
+
+def test_a_process_that_starts_with_a_clock_that_is_behind(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock may jump to that of the database, however old the last event is, and no further."""
+    first, _ = nodes
+    url, now, ahead = str(first._store.address), time.time, -3600.0
+    assert isinstance(first._store, PostgresStore)
+    ten_hours_old = "update change set at = at - 36000000000"
+    first._store.connections.run(lambda connection: connection.execute(ten_hours_old))
+    monkeypatch.setattr(time, "time", lambda: now() + ahead)
+    with Engine(PostgresStore(url), clock=lambda: int(time.time() * 1e9), steady=steady_ns) as late:
+        assert "3600 seconds behind that of the database" in late.health()["reason"]
+        with pytest.raises(Unavailable, match="3600 seconds behind that of the database"):
+            late.decide("home", "a")
+        ahead = 0.0
+        assert late.decide("home", "a").context == "a"
+        assert late.health()["ready"]
+        ahead = 3600.0
+        with pytest.raises(Unavailable, match="has jumped 60 minutes ahead"):
+            late.decide("home", "a")
+        late.accept_clock()  # is not the agreement of the database
+        for write in (lambda: late.decide("home", "a"), lambda: late.create("other", arms=ARMS), late.expire):
+            with pytest.raises(Unavailable, match="3600 seconds ahead of that of the database"):
+                write()
+        ahead = 0.0
+        late.decide("home", "a")
+        ahead = 3600.0
+        with pytest.raises(Unavailable, match="has jumped 60 minutes ahead"):
+            late.decide("home", "a")
+    assert first.experiment("home").decisions == 2
 
 
 def test_an_upgrade_waits_for_the_clock(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:

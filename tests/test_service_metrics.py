@@ -18,7 +18,7 @@ import pytest
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.ledger import split_state
 from alphafair.engine.migrations import schema
-from tests.serving import ARMS, Running, running, told
+from tests.serving import ARMS, Running, running, told, wait_for
 from tests.stores import both_stores, ledger_of, live_state, open_store, sqlite_only
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -253,6 +253,7 @@ def test_request_times_are_counted_by_route(books: Bookkeeper) -> None:
     with books.shop.engine._engines()[0].lock:  # the disk is slow
         waiting = threading.Thread(target=books.reward, args=("home", "0", 1.0))
         waiting.start()
+        wait_for(lambda: any(each.requests for each in list(books.shop.service.connections.open)))
         time.sleep(0.3)
     waiting.join()
     assert books.shop.raw(b"NONSENSE\r\n\r\n").startswith(b"HTTP/1.1 400 ")

@@ -5,7 +5,9 @@ has caught up, and nothing can take it back. The wall clock is therefore compare
 the start of the machine and cannot be set: their difference is the time of that start by the wall clock, and moves only
 when the wall clock is stepped. After a jump ahead nothing is written until the clock is set back, or accepted.
 
-A clock that is set back does no such harm, and one that was behind the last event is expected to jump.
+A clock that is set back does no such harm, and one that was behind the last event is expected to jump. A database
+judges better than the last event whether the clock is right when a process starts, and its experiments have a log each:
+there the comparison begins once both clocks agree.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Final
 
 from alphafair.errors import Unavailable
 
-MOST_JUMP: Final = 300 * 10**9  # nanoseconds ahead that a step may go: more than leap seconds and small corrections
+SECOND: Final = 10**9  # nanoseconds
+MOST_JUMP: Final = 300 * SECOND  # ahead that a step may go: more than leap seconds and small corrections
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -26,10 +29,13 @@ class WrongClock(Unavailable):
 
 
 class Clock:
-    """The wall clock of one engine, in nanoseconds since 1970; without a steady one, every time is accepted."""
+    """The wall clock of one engine, in nanoseconds since 1970; without a steady one, every time is accepted.
 
-    def __init__(self, wall: Callable[[], int], steady: Callable[[], int] | None) -> None:
-        self._wall, self._steady = wall, steady
+    One that is `judged` by the clock of a database is compared after `confirm`, others after the last event.
+    """
+
+    def __init__(self, wall: Callable[[], int], steady: Callable[[], int] | None, *, judged: bool = False) -> None:
+        self._wall, self._steady, self._judged = wall, steady, judged
         self._start: int | None = None  # of the machine by the wall clock, the latest one that was accepted
         self._latest = 0  # microseconds; the time of the last event
 
@@ -54,8 +60,13 @@ class Clock:
         return self._read()[1]
 
     def accept(self) -> None:
-        """Take the present time for the true one."""
+        """Take the present time for the true one; a database has to confirm that."""
         if self._steady is not None:
+            self._start = None if self._judged else self._wall() - self._steady()
+
+    def confirm(self) -> None:
+        """Begin to compare: the clock of the database shows the same time."""
+        if self._judged and self._steady is not None and self._start is None:
             self._start = self._wall() - self._steady()
 
     def _read(self) -> tuple[int, str | None]:
@@ -70,8 +81,10 @@ class Clock:
                 "be taken back, so nothing is written. Set the clock. If it is right, call engine.accept_clock(), or "
                 "start the service again with `alphafair serve --accept-clock`."
             )
-        if wall // 1000 >= self._latest:  # otherwise the clock is behind, and says nothing about the start
-            self._start = start if self._start is None else max(start, self._start)
+        if self._start is not None:
+            self._start = max(start, self._start)
+        elif not self._judged and wall // 1000 >= self._latest:  # one that is behind says nothing about the start
+            self._start = start
         return wall // 1000, None
 
     # what the next process on this machine is told, so that a restart does not accept a clock
@@ -79,8 +92,9 @@ class Clock:
     @property
     def record(self) -> str:
         """What was accepted, valid until the machine is started again; empty where that cannot be known."""
-        boot = boot_id()
-        return f"{boot} {self._start}" if boot and self._start is not None and self._steady is not None else ""
+        if self._start is None or self._steady is None or not (boot := boot_id()):
+            return ""
+        return f"{boot} {self._start - self._start % SECOND}"  # the same until the clock is stepped
 
     def restore(self, record: str) -> None:
         """Continue with what another process has accepted, unless the machine was started again since."""

@@ -89,7 +89,7 @@ class Engine:
         steady: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
-        self._clock = Clock(clock, steady)
+        self._clock = Clock(clock, steady, judged=hasattr(store, "positions"))
         self._clock.restore(store.clock_record)
         self._closed = False
         self._opening = threading.Lock()  # held while the list of ledgers changes
@@ -341,7 +341,11 @@ class Engine:
 
         The time of an event cannot be taken back: from then on waiting times and periods follow this clock.
         """
+        self._check_writable()
+        self._check_open()
         self._clock.accept()
+        if self.is_shared:
+            self._find_store()
         self._check_clock()
 
     def _check_clock(self) -> None:
@@ -368,11 +372,15 @@ class Engine:
         self._check_writable()
         self._check_open()
         if self._only is not None:
-            return self._only.maintain(lambda: self._erasures.clean(again=True))
+            return self._only.maintain(self._maintain_file)
         self._shared.announce(CODE)
         self._find_ledgers()
         more = [each.maintain() for each in self._engines()]
         return any(more)
+
+    def _maintain_file(self) -> None:
+        self._check_clock()
+        self._erasures.clean(again=True)
 
     # experiments
 
@@ -882,6 +890,7 @@ class Engine:
                 self._missing = str(problem)
         else:
             self._missing = None
+            self._clock.confirm()
 
 
 @contextlib.contextmanager

@@ -162,10 +162,10 @@ class WriterLock:
         self.write(self.record)
 
     def write(self, record: str) -> None:
-        self.record = record
-        with contextlib.suppress(OSError):  # a full disk: other processes then see an unknown holder
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, f"{os.getpid()}\n{record}\n".encode(), 0)
+        self.record, content = record, f"{os.getpid()}\n{record}\n".encode()
+        with contextlib.suppress(OSError):  # a full disk: others then see the content of before
+            os.pwrite(self._handle, content, 0)  # over what is there, which is never gone in between
+            os.ftruncate(self._handle, len(content))
 
     def release(self) -> None:
         os.close(self._handle)

@@ -126,6 +126,7 @@ class LiveState:
     def _upgrade(self) -> None:
         if self.store.shared:
             self.store.probe(LEAST_PROBE)
+            self._clock.confirm()
         batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
         for experiment in self.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
@@ -272,6 +273,7 @@ class LiveState:
             self._load_again()
             return
         self.store.probe(max(self.must_probe, LEAST_PROBE))
+        self._clock.confirm()
         self.refresh()
         self.problem, self.must_probe = None, 0
 

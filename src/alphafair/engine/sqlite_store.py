@@ -220,6 +220,7 @@ class SqliteStore:
             self.connection.close()
         if self._lock is not None:
             self._lock.release()
+            self._lock = None  # the number of its handle may soon be that of another file
 
     @property
     def address(self) -> str:
@@ -234,7 +235,7 @@ class SqliteStore:
         return "" if self._lock is None else self._lock.record
 
     def keep_clock_record(self, record: str) -> None:
-        if self._lock is not None:
+        if self._lock is not None and self._lock.record != record:
             self._lock.write(record)
 
     def check(self) -> None:
