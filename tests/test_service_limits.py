@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from alphafair.engine.reports import LogFilter, LogPage
-from alphafair.service import keys, openapi, routes
+from alphafair.service import keys, openapi, routes, shared
 from alphafair.service.connections import Timeouts
 from alphafair.service.routes import ROUTES
-from alphafair.service.service import Limits
+from alphafair.service.service import LONG_BODY, Limits
 from tests.serving import ARMS, Running, error, running, told, wait_for
 from tests.stores import both_stores
 
@@ -438,6 +438,44 @@ def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
         assert shop.service.measures.closed["replaced"] >= 10
 
 
+def test_one_key_has_half_of_the_connections(tmp_path: Path) -> None:
+    """Whatever it does on them; the others are for other keys. A connection is one of the last key that used it."""
+    path = tmp_path / "shop.db"
+    tokens = {name: keys.create(path, "read", name) for name in ("one", "other")}
+    with running(path, limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
+        shop.http.close()
+        wait_for(lambda: not shop.service.connections.open)
+
+        def asked(connection: socket.socket, name: str) -> int:
+            token = tokens[name].encode()
+            connection.sendall(b"GET /docs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % token)
+            status, headers, body = answer(connection)
+            if status == 503:
+                assert (headers["retry-after"], headers["connection"]) == ("1", "close")
+                assert json.loads(body)["error"]["code"] == "too_many_connections"
+                assert connection.recv(1) == b""
+            return status
+
+        def new() -> socket.socket:
+            return stack.enter_context(connected(shop))
+
+        own = [new() for _ in range(5)]
+        assert [asked(each, "one") for each in own * 2] == [200] * 10
+        assert [asked(new(), "one") for _ in range(20)] == [503] * 20
+        others = [new() for _ in range(4)]
+        assert [asked(each, "other") for each in others] == [200] * 4
+        assert asked(others.pop(), "one") == 503  # a proxy may send requests of several keys
+        own[0].close()
+        wait_for(lambda: shop.service.connections.places.n_held == 7)
+        assert asked(others[0], "one") == 200
+        assert shop.service.connections.places.held == {
+            tokens[name].split("_")[1]: n for name, n in (("one", 5), ("other", 2))
+        }
+        assert shop.service.measures.closed["too_many"] == 21
+        stack.close()
+        wait_for(lambda: not shop.service.connections.places.n_held)
+
+
 def test_descriptions_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a tenth of a second, during which the event loop answers no other request."""
     calls: list[str] = []
@@ -614,3 +652,57 @@ def test_a_key_whose_commands_wait_is_rejected_before_its_body(tmp_path: Path) -
         places.release(caller.id, places.per_caller)
         headers = {"authorization": f"Bearer {token}"}
         assert shop.post("/home/decisions", {"context": "v"}, headers=headers).status_code == 200
+
+
+def test_long_bodies_are_decoded_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While those of one key wait to be decoded, others are answered, and another key's long body waits for two of them."""
+    path = tmp_path / "shop.db"
+    tokens = {name: keys.create(path, "write", name) for name in ("one", "other")}
+    gate, begun, decode = threading.Event(), list[str](), routes.DECIDE_MANY.decode
+    long = {name: json.dumps({"items": [{"context": name}] * 1000}).encode() for name in tokens}
+    assert all(len(body) > LONG_BODY for body in long.values())
+
+    def slow(body: bytes) -> object:
+        found = decode(body)
+        begun.append(found.items[0].context)
+        assert gate.wait(30.0)
+        return found
+
+    monkeypatch.setitem(vars(routes.DECIDE_MANY), "decode", slow)
+    with running(path) as shop, contextlib.ExitStack() as stack:
+        shop.engine.create("home", arms=ARMS)
+        stack.callback(gate.set)
+        sent = [*["one"] * 5, "other"]
+        waiting = []
+        for n, name in enumerate(sent, 1):
+            connection = stack.enter_context(connected(shop))
+            head = f"POST /v1/experiments/home/decisions/batch HTTP/1.1\r\nAuthorization: Bearer {tokens[name]}"
+            connection.sendall(
+                f"{head}\r\nHost: localhost\r\nContent-Length: {len(long[name])}\r\n\r\n".encode() + long[name]
+            )
+            wait_for(lambda n=n: shop.service.decoding.places.n_held == n)  # type: ignore[misc]
+            waiting.append(connection)
+        headers = {"authorization": f"Bearer {tokens['one']}"}
+        assert shop.post("/home/decisions", {"context": "v"}, headers=headers).status_code == 200
+        gate.set()
+        assert [answer(connection)[0] for connection in waiting] == [200] * 6
+    assert begun == ["one", "one", "other", *["one"] * 3]
+
+
+def test_searches_do_not_push_the_page_of_metrics_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "MOST", 3)
+    with running(tmp_path / "shop.db") as shop:
+        shop.engine.create("home", arms=ARMS)
+        shop.service.measures.kept_for = 60.0
+        page, calls = shop.service.measures.page, list[str]()
+
+        def counted(caller: keys.Caller) -> bytes:
+            calls.append(caller.name)
+            return page(caller)
+
+        monkeypatch.setattr(shop.service.measures, "page", counted)
+        for k in range(6):
+            assert shop.http.get(f"/experiments/home/contexts.json?offset={k}").status_code == 200
+        for _ in range(3):
+            assert shop.http.get("/metrics").status_code == 200
+    assert len(calls) == 1
