@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from alphafair.engine.reports import LogFilter, LogPage
-from alphafair.service import keys, openapi, routes, shared
-from alphafair.service.connections import Timeouts
+from alphafair.service import keys, openapi, request_log, routes, shared
+from alphafair.service.connections import MAX_REFUSED, Timeouts
 from alphafair.service.routes import ROUTES
 from alphafair.service.service import LONG_BODY, Limits
 from tests.serving import ARMS, Running, error, running, told, wait_for
@@ -423,6 +423,19 @@ def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
         wait_for(lambda: shop.service.measures.closed["too_many"] == 60)
 
 
+def test_clients_that_stay_after_they_were_rejected_do_not_pile_up(tmp_path: Path) -> None:
+    """Some are read from for a while, so that they get their answer; the others are closed at once."""
+    with running(tmp_path / "shop.db", limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
+        shop.http.close()
+        most = 0
+        for _ in range(200):
+            connection = stack.enter_context(connected(shop))
+            connection.sendall(b"NONSENSE\r\n\r\n")
+            assert connection.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 503")
+            most = max(most, len(shop.service.connections.open))
+        assert MAX_REFUSED <= most <= MAX_REFUSED + 10
+
+
 def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
     with running(tmp_path / "shop.db", limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
         shop.post("", {"name": "home", "arms": ARMS})
@@ -572,6 +585,26 @@ def test_strangers_push_no_line_of_a_key_out(tmp_path: Path, caplog: pytest.LogC
         assert 0 < n_lines[status] <= 200
 
 
+def test_a_change_that_may_have_been_made_has_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no line is left for requests that failed."""
+    caplog.set_level(logging.INFO, logger="alphafair.service")
+    monkeypatch.setattr(request_log, "LINES_PER_SECOND", 0)
+    with running(tmp_path / "shop.db") as shop:
+        shop.engine.create("home", arms=ARMS)
+
+        def broken(name: str) -> object:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(shop.engine, "experiment", broken)
+        assert shop.http.patch("/v1/experiments/home", json={"alpha": 0.5}).status_code == 504
+        assert shop.http.patch("/v1/experiments/nope", json={"alpha": 0.5}).status_code == 404
+        wait_for(lambda: shop.service.measures.unlogged)
+    lines = [vars(record).get("fields", {}) for record in caplog.records]
+    assert [each["status"] for each in lines if each.get("method") == "PATCH"] == [504]
+
+
 def test_all_routes_that_change_something_are_always_logged() -> None:
     changes = {route for route in ROUTES if route.method != "GET" and route.role is not None and not route.busy}
     assert {route for route in ROUTES if route.always_logged} == changes | {routes.LOG}
@@ -655,7 +688,7 @@ def test_a_key_whose_commands_wait_is_rejected_before_its_body(tmp_path: Path) -
 
 
 def test_long_bodies_are_decoded_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While those of one key wait to be decoded, others are answered, and another key's long body waits for two of them."""
+    """While those of one key wait, others are answered, and another key's long body waits for two of them."""
     path = tmp_path / "shop.db"
     tokens = {name: keys.create(path, "write", name) for name in ("one", "other")}
     gate, begun, decode = threading.Event(), list[str](), routes.DECIDE_MANY.decode

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Stage = Literal["head", "body", "answer", "idle", "refused"]
 
 MAX_CONNECTIONS = 1000
-MAX_REFUSED = 32  # connections that are being told so; further ones are closed without an answer
+MAX_REFUSED = 32  # connections that are being told why they are closed, besides those that are accepted
 OTHER_FILES = 64  # that the process has open: the database, listening sockets, exports
 CHECK_EVERY = 1.0  # seconds, at most
 STALLED = 1.0  # seconds without progress after which a connection can be replaced
@@ -488,10 +488,11 @@ class Connection(asyncio.Protocol):
         return True
 
     def _close(self) -> None:
-        """Close. A client that is still sending would not read the answer, so it is read from for a while."""
+        """Close. Some clients that are still sending are read from for a while: else they would not read the answer."""
         if self._lingers or self.transport.is_closing():
             return
-        if not self._rejected:
+        has_place = self._counted_as_refused or self._connections.n_refused < MAX_REFUSED
+        if not (self._rejected and has_place):
             self.transport.close()
             return
         self._count_as_refused()
