@@ -739,3 +739,19 @@ def test_searches_do_not_push_the_page_of_metrics_out(tmp_path: Path, monkeypatc
         for _ in range(3):
             assert shop.http.get("/metrics").status_code == 200
     assert len(calls) == 1
+
+
+def test_no_key_has_more_than_half_of_anything(tmp_path: Path) -> None:
+    """A place is kept for admins, except of connections, which have no key before their first request."""
+    with running(tmp_path / "shop.db", ready=False) as shop:
+        service = shop.service
+        pools = service.reads, service.scans, service.decoding, service.writer._changes, service.calculations._pool
+        kept = [
+            *(pool.places for pool in pools),
+            service.writer.places,
+            service.watchers.places,
+            service.exports.places,
+        ]
+        for places in [*kept, service.connections.places]:
+            assert 0 < places.per_caller <= places.limit / 2
+        assert all(places.for_admins > 0 for places in kept)
