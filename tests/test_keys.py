@@ -155,6 +155,13 @@ def test_an_invalid_duration_is_rejected(path: Path, bad: Any) -> None:
     assert keys.all_of(path) == []
 
 
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\nb", keys.LOCAL])
+def test_a_name_that_would_mislead_is_rejected(path: Path, name: str) -> None:
+    """Among them the author of changes while there are no keys."""
+    with pytest.raises(InvalidArgument, match="name must be 1 to 100 printable characters, and not 'anybody"):
+        keys.create(path, "read", name)
+
+
 def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Running, path: Path, admin: str) -> None:
     """A revoked key is refused within seconds, whatever else the service has to do."""
     token = keys.create(path, "read", "gone soon")

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from alphafair.engine.reports import LogFilter, LogPage
-from alphafair.service import keys, openapi, routes
-from alphafair.service.connections import Timeouts
+from alphafair.service import keys, openapi, request_log, routes, shared
+from alphafair.service.connections import MAX_REFUSED, Timeouts
 from alphafair.service.routes import ROUTES
-from alphafair.service.service import Limits
+from alphafair.service.service import LONG_BODY, Limits
 from tests.serving import ARMS, Running, error, running, told, wait_for
 from tests.stores import both_stores
 
@@ -423,6 +423,19 @@ def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
         wait_for(lambda: shop.service.measures.closed["too_many"] == 60)
 
 
+def test_clients_that_stay_after_they_were_rejected_do_not_pile_up(tmp_path: Path) -> None:
+    """Some are read from for a while, so that they get their answer; the others are closed at once."""
+    with running(tmp_path / "shop.db", limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
+        shop.http.close()
+        most = 0
+        for _ in range(200):
+            connection = stack.enter_context(connected(shop))
+            connection.sendall(b"NONSENSE\r\n\r\n")
+            assert connection.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 503")
+            most = max(most, len(shop.service.connections.open))
+        assert MAX_REFUSED <= most <= MAX_REFUSED + 10
+
+
 def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
     with running(tmp_path / "shop.db", limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
         shop.post("", {"name": "home", "arms": ARMS})
@@ -436,6 +449,44 @@ def test_a_new_connection_replaces_a_stalled_one(tmp_path: Path) -> None:
             connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
             assert answer(connection)[0] == 200
         assert shop.service.measures.closed["replaced"] >= 10
+
+
+def test_one_key_has_half_of_the_connections(tmp_path: Path) -> None:
+    """Whatever it does on them; the others are for other keys. A connection is one of the last key that used it."""
+    path = tmp_path / "shop.db"
+    tokens = {name: keys.create(path, "read", name) for name in ("one", "other")}
+    with running(path, limits=Limits(max_connections=10)) as shop, contextlib.ExitStack() as stack:
+        shop.http.close()
+        wait_for(lambda: not shop.service.connections.open)
+
+        def asked(connection: socket.socket, name: str) -> int:
+            token = tokens[name].encode()
+            connection.sendall(b"GET /docs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % token)
+            status, headers, body = answer(connection)
+            if status == 503:
+                assert (headers["retry-after"], headers["connection"]) == ("1", "close")
+                assert json.loads(body)["error"]["code"] == "too_many_connections"
+                assert connection.recv(1) == b""
+            return status
+
+        def new() -> socket.socket:
+            return stack.enter_context(connected(shop))
+
+        own = [new() for _ in range(5)]
+        assert [asked(each, "one") for each in own * 2] == [200] * 10
+        assert [asked(new(), "one") for _ in range(20)] == [503] * 20
+        others = [new() for _ in range(4)]
+        assert [asked(each, "other") for each in others] == [200] * 4
+        assert asked(others.pop(), "one") == 503  # a proxy may send requests of several keys
+        own[0].close()
+        wait_for(lambda: shop.service.connections.places.n_held == 7)
+        assert asked(others[0], "one") == 200
+        assert shop.service.connections.places.held == {
+            tokens[name].split("_")[1]: n for name, n in (("one", 5), ("other", 2))
+        }
+        assert shop.service.measures.closed["too_many"] == 21
+        stack.close()
+        wait_for(lambda: not shop.service.connections.places.n_held)
 
 
 def test_descriptions_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,6 +585,26 @@ def test_strangers_push_no_line_of_a_key_out(tmp_path: Path, caplog: pytest.LogC
         assert 0 < n_lines[status] <= 200
 
 
+def test_a_change_that_may_have_been_made_has_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no line is left for requests that failed."""
+    caplog.set_level(logging.INFO, logger="alphafair.service")
+    monkeypatch.setattr(request_log, "LINES_PER_SECOND", 0)
+    with running(tmp_path / "shop.db") as shop:
+        shop.engine.create("home", arms=ARMS)
+
+        def broken(name: str) -> object:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(shop.engine, "experiment", broken)
+        assert shop.http.patch("/v1/experiments/home", json={"alpha": 0.5}).status_code == 504
+        assert shop.http.patch("/v1/experiments/nope", json={"alpha": 0.5}).status_code == 404
+        wait_for(lambda: shop.service.measures.unlogged)
+    lines = [vars(record).get("fields", {}) for record in caplog.records]
+    assert [each["status"] for each in lines if each.get("method") == "PATCH"] == [504]
+
+
 def test_all_routes_that_change_something_are_always_logged() -> None:
     changes = {route for route in ROUTES if route.method != "GET" and route.role is not None and not route.busy}
     assert {route for route in ROUTES if route.always_logged} == changes | {routes.LOG}
@@ -614,3 +685,73 @@ def test_a_key_whose_commands_wait_is_rejected_before_its_body(tmp_path: Path) -
         places.release(caller.id, places.per_caller)
         headers = {"authorization": f"Bearer {token}"}
         assert shop.post("/home/decisions", {"context": "v"}, headers=headers).status_code == 200
+
+
+def test_long_bodies_are_decoded_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While those of one key wait, others are answered, and another key's long body waits for two of them."""
+    path = tmp_path / "shop.db"
+    tokens = {name: keys.create(path, "write", name) for name in ("one", "other")}
+    gate, begun, decode = threading.Event(), list[str](), routes.DECIDE_MANY.decode
+    long = {name: json.dumps({"items": [{"context": name}] * 1000}).encode() for name in tokens}
+    assert all(len(body) > LONG_BODY for body in long.values())
+
+    def slow(body: bytes) -> object:
+        found = decode(body)
+        begun.append(found.items[0].context)
+        assert gate.wait(30.0)
+        return found
+
+    monkeypatch.setitem(vars(routes.DECIDE_MANY), "decode", slow)
+    with running(path) as shop, contextlib.ExitStack() as stack:
+        shop.engine.create("home", arms=ARMS)
+        stack.callback(gate.set)
+        sent = [*["one"] * 5, "other"]
+        waiting = []
+        for n, name in enumerate(sent, 1):
+            connection = stack.enter_context(connected(shop))
+            head = f"POST /v1/experiments/home/decisions/batch HTTP/1.1\r\nAuthorization: Bearer {tokens[name]}"
+            connection.sendall(
+                f"{head}\r\nHost: localhost\r\nContent-Length: {len(long[name])}\r\n\r\n".encode() + long[name]
+            )
+            wait_for(lambda n=n: shop.service.decoding.places.n_held == n)  # type: ignore[misc]
+            waiting.append(connection)
+        headers = {"authorization": f"Bearer {tokens['one']}"}
+        assert shop.post("/home/decisions", {"context": "v"}, headers=headers).status_code == 200
+        gate.set()
+        assert [answer(connection)[0] for connection in waiting] == [200] * 6
+    assert begun == ["one", "one", "other", *["one"] * 3]
+
+
+def test_searches_do_not_push_the_page_of_metrics_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "MOST", 3)
+    with running(tmp_path / "shop.db") as shop:
+        shop.engine.create("home", arms=ARMS)
+        shop.service.measures.kept_for = 60.0
+        page, calls = shop.service.measures.page, list[str]()
+
+        def counted(caller: keys.Caller) -> bytes:
+            calls.append(caller.name)
+            return page(caller)
+
+        monkeypatch.setattr(shop.service.measures, "page", counted)
+        for k in range(6):
+            assert shop.http.get(f"/experiments/home/contexts.json?offset={k}").status_code == 200
+        for _ in range(3):
+            assert shop.http.get("/metrics").status_code == 200
+    assert len(calls) == 1
+
+
+def test_no_key_has_more_than_half_of_anything(tmp_path: Path) -> None:
+    """A place is kept for admins, except of connections, which have no key before their first request."""
+    with running(tmp_path / "shop.db", ready=False) as shop:
+        service = shop.service
+        pools = service.reads, service.scans, service.decoding, service.writer._changes, service.calculations._pool
+        kept = [
+            *(pool.places for pool in pools),
+            service.writer.places,
+            service.watchers.places,
+            service.exports.places,
+        ]
+        for places in [*kept, service.connections.places]:
+            assert 0 < places.per_caller <= places.limit / 2
+        assert all(places.for_admins > 0 for places in kept)

@@ -210,6 +210,30 @@ def test_changes_of_a_caller_are_made_one_at_a_time() -> None:
     asyncio.run(run())
 
 
+def test_an_admin_without_limits_has_a_place_for_its_change() -> None:
+    """However many changes wait of admin keys that are limited to some experiments."""
+
+    async def run() -> None:
+        engine, writer, _ = made()
+        engine.go.set()
+        gate = threading.Event()
+        limited = [Caller(f"limited {n}", "limited", "admin", frozenset({"home"})) for n in range(3)]
+        n = writer_module.CHANGES // 2
+        changes = [asyncio.create_task(writer.change(each, gate.wait)) for each in limited[:2] for _ in range(n)]
+        await asyncio.sleep(0)
+        for caller in limited:
+            with pytest.raises(Failure):
+                await writer.change(caller, gate.wait)
+        mine = asyncio.create_task(writer.change(key("operator", "admin"), lambda: "changed"))
+        await asyncio.sleep(0)
+        gate.set()
+        assert await mine == "changed"
+        assert all(await asyncio.gather(*changes))
+        await writer.drain()
+
+    asyncio.run(run())
+
+
 def test_a_failed_commit_fails_only_its_batch() -> None:
     async def run() -> None:
         engine, writer, _ = made()

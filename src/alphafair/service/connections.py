@@ -6,7 +6,8 @@ read and dropped. Bodies wait in memory, at most `Limits.max_body` of a request 
 
 No request sets a timer: all connections are checked several times within the shortest time-out, and one that made no
 progress for its time-out is closed. If there are too many connections, a new one replaces the one that has made no
-progress for longest, or is rejected if there is none.
+progress for longest, or is rejected if there is none. One key holds at most half of them: a request on a further
+connection is rejected, and the connection closed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ import httptools
 
 from alphafair.errors import InvalidArgument
 from alphafair.service.errors import failure, http_failure, out_of_memory, unknown_method
+from alphafair.service.keys import LOCAL, Caller
 from alphafair.service.messages import Request, Response
+from alphafair.service.shares import AGAIN, Places
 
 if TYPE_CHECKING:
     from alphafair.service.service import Service
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 Stage = Literal["head", "body", "answer", "idle", "refused"]
 
 MAX_CONNECTIONS = 1000
-MAX_REFUSED = 32  # connections that are being told so; further ones are closed without an answer
+MAX_REFUSED = 32  # connections that are being told why they are closed, besides those that are accepted
 OTHER_FILES = 64  # that the process has open: the database, listening sockets, exports
 CHECK_EVERY = 1.0  # seconds, at most
 STALLED = 1.0  # seconds without progress after which a connection can be replaced
@@ -111,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._incoming: Request | None = None  # the last of them, while its body is read
         self._answering = False
         self._address = ""
+        self.held_by = ""  # the key of the last request that had one
         self.checked: tuple[object, float] = (None, 0.0)  # by `Connections`: progress at the last check, and its time
         # reading
         self._unread = b""  # received, but not parsed yet: too many requests wait
@@ -316,6 +320,8 @@ class Connection(asyncio.Protocol):
         self._check_head(request)
         request.keep_alive = request.chunked and parser.should_keep_alive()
         self._service.open(request)
+        if request.caller is not None and not self._connections.hold(self, request.caller):
+            request.failure, request.keep_alive = self._connections.refusal(request.caller), False
         if b"expect" in headers and self._expects_continue(request):
             if request.failure is not None:
                 self._stop_parser(request.failure)  # the body may never come
@@ -482,10 +488,11 @@ class Connection(asyncio.Protocol):
         return True
 
     def _close(self) -> None:
-        """Close. A client that is still sending would not read the answer, so it is read from for a while."""
+        """Close. Some clients that are still sending are read from for a while: else they would not read the answer."""
         if self._lingers or self.transport.is_closing():
             return
-        if not self._rejected:
+        has_place = self._counted_as_refused or self._connections.n_refused < MAX_REFUSED
+        if not (self._rejected and has_place):
             self.transport.close()
             return
         self._count_as_refused()
@@ -514,6 +521,7 @@ class Connections:
 
     def __init__(self, limit: int, timeouts: Timeouts, closed: Callable[[str], None]) -> None:
         self.limit, self.timeouts, self._closed = limit, timeouts, closed
+        self.places = Places(limit, -(-limit // 2))  # by the key of the last request
         self.open: set[Connection] = set()
         self.tasks: set[asyncio.Task[Any]] = set()  # answers in progress
         self.n_refused = 0  # of the open ones, those that are told why they are closed
@@ -544,6 +552,27 @@ class Connections:
         """Forget a connection that is closed."""
         self.open.discard(connection)
         self.n_refused -= refused
+        if connection.held_by:
+            self.places.release(connection.held_by)
+            connection.held_by = ""
+
+    def hold(self, connection: Connection, caller: Caller) -> bool:
+        """Count a connection as one of a key; False if the key has too many. Without keys nobody is counted."""
+        if connection.held_by == caller.id or caller.name == LOCAL:
+            return True
+        if connection not in self.open or not self.places.take(caller):
+            return False
+        if connection.held_by:  # by another key: a proxy sends requests of many
+            self.places.release(connection.held_by)
+        connection.held_by = caller.id
+        return True
+
+    def refusal(self, caller: Caller) -> Exception:
+        """The failure of a request on a connection that its key cannot have."""
+        self._closed("too_many")
+        found = self.places.refusal(caller, "too_many_connections", "Connections", repair=AGAIN)
+        found.pause = 0.0  # it would hold the connection
+        return found
 
     def _make_place(self) -> bool:
         while self._stalled:

@@ -379,7 +379,7 @@ async def ready(service: Service, request: Request) -> Response:
 async def prometheus(service: Service, request: Request) -> Response:
     caller, measures = caller_of(request), service.measures
     made = partial(asyncio.to_thread, measures.page, caller)
-    page = await service.shared.get(("metrics", caller.experiments), made, seconds=measures.kept_for)
+    page = await service.shared_metrics.get(("metrics", caller.experiments), made, seconds=measures.kept_for)
     return Response(200, page, content_type=b"text/plain; charset=utf-8")
 
 

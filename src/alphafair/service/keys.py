@@ -99,8 +99,9 @@ def create(
     It can be limited to some experiments and to `expires_in` seconds. `by` is recorded as its creator.
     """
     validate.choice("role", role, ROLES)
-    if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable():
-        raise InvalidArgument("name", "1 to 100 printable characters", name, "Pass the name of the key's owner.")
+    if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable() or name == LOCAL:
+        allowed = f"1 to 100 printable characters, and not {LOCAL!r}"
+        raise InvalidArgument("name", allowed, name, "Pass the name of the key's owner.")
     if experiments is not None:
         experiments = validate.labels("experiments", experiments, 1)
     row, token = _made(role, name, experiments, _later(expires_in), by)

@@ -199,7 +199,7 @@ async def contexts(service: Service, request: Request, name: str, query: Context
         arms, total, found = await compute()
     else:  # what every page asks for again and again; a change of the experiment, such as an erasure, shows at once
         key = caller_of(request).id, name, service.engine.version(name), query.limit, query.offset
-        arms, total, found = await service.shared.get(key, compute)
+        arms, total, found = await service.shared_contexts.get(key, compute)
     unknown: list[float | None] = [None] * len(arms)
     rows = [ContextRow(each.label, each.decisions, [*(each.probabilities or unknown)]) for each in found]
     return ContextsAnswer(arms, total, rows)

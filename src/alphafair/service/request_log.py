@@ -1,7 +1,7 @@
 """Lines of the log about requests: path, status, key and request id, no contents. Their number per second is limited.
 
 Requests of admitted callers, other requests and internal errors have limits of their own, so that nobody without a key
-can push the lines of others out. Changes and downloads that were carried out always have a line.
+can push the lines of others out. Changes and downloads that were, or may have been, carried out always have a line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from alphafair.errors import Uncertain
 from alphafair.service.keys import Caller
 from alphafair.service.logs import log
 from alphafair.service.messages import Request
@@ -75,7 +76,8 @@ class RequestLog:
         if route is not None and route.busy and succeeded and not self._log_all:
             return
         always = succeeded and self._log_all
-        always |= route is not None and route.always_logged and caller is not None and status < 400
+        may_have_done = status < 400 or isinstance(request.problem, Uncertain)
+        always |= route is not None and route.always_logged and caller is not None and may_have_done
         lines = self._of_faults if status == 500 else self._of_others if caller is None else self._of_callers
         if not always and not lines.take(caller or NOT_ADMITTED, status):
             return

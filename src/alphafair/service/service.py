@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPMethod
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -41,7 +41,7 @@ from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
 from alphafair.service.metrics import Measures
 from alphafair.service.openapi import Documents
 from alphafair.service.page_files import PageFiles
-from alphafair.service.request_log import RequestLog
+from alphafair.service.request_log import NOT_ADMITTED, RequestLog
 from alphafair.service.routes import Methods, Route
 from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shared import SharedAnswers
@@ -56,8 +56,9 @@ SILENT = 5.0  # seconds without a check after which a database counts as away
 MAINTENANCE_PAUSE = 0.02  # seconds between two steps of maintenance, in which requests are answered
 READY, NOT_READY = (logging.INFO, "ready again"), (logging.ERROR, "not ready")
 MAX_CACHED_TARGET = 200  # bytes
+LONG_BODY = 1 << 14  # bytes, above which bodies are decoded one after the other
 READERS, SCANNERS = 6, 3  # threads for requests that read, and for those whose work grows with the log
-READS_WAITING = 500  # requests for each of them that wait, half of them of one key
+READS_WAITING = 500  # requests for each kind of work that wait, half of them of one key
 _PLAIN_TARGET = re.compile(rb"/[A-Za-z0-9/._~-]*")  # without escapes and query
 _ANY_TARGET = re.compile(rb"(?:(?i:https?)://(?P<host>[^/?#]+))?(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -113,9 +114,11 @@ class Service:
         closed = self.measures.connection_closed
         self.connections = Connections(limits.max_connections or MAX_CONNECTIONS, limits.timeouts, closed)
         self.documents, self.files, self.root_path = Documents(root_path), PageFiles(root_path), root_path
-        self.watchers, self.calculations, self.shared = Watchers(self), Calculations(), SharedAnswers()
+        self.watchers, self.calculations = Watchers(self), Calculations()
+        self.shared_contexts, self.shared_metrics = SharedAnswers(), SharedAnswers()
         self.descriptions = Descriptions()
         self.reads, self.scans = _pool("read", READERS), _pool("scan", SCANNERS)
+        self.decoding = _pool("decode", 1)  # of long bodies
         self.curves: dict[WhatIfJob, dict[str, Any]] = {}  # the last price of fairness of each experiment
         self.encode = msgspec.json.Encoder().encode
         self.request_log = RequestLog(self.measures.left_out, log_all=log_all)
@@ -194,7 +197,7 @@ class Service:
                 )
             arguments: dict[str, Any] = {**request.parameters}
             if route.body is not None:
-                arguments["body"] = route.decode(request.body)
+                arguments["body"] = await self._body(request, route)
             if route.query is not None:
                 arguments["query"] = route.decode_query(request.query)
             answer = await route.handler(self, request, **arguments)
@@ -214,6 +217,12 @@ class Service:
                 return page_handlers.shell(self, request, failed.status)  # the page says which role is needed
             headers = {name.encode(): value.encode() for name, value in failed.headers.items()}
             return Response(failed.status, self.encode(failed.answer), headers)
+
+    async def _body(self, request: Request, route: Route) -> Any:
+        """The body of a request. A long one takes milliseconds: others are answered in between, and keys take turns."""
+        if len(request.body) <= LONG_BODY:
+            return route.decode(request.body)
+        return await self.decoding.run(request.caller or NOT_ADMITTED, partial(route.decode, request.body))
 
     def _encoded(self, route: Route, answer: Any) -> bytes:
         try:
@@ -267,7 +276,7 @@ class Service:
                 await ticking
             await self.writer.drain()
             self.exports.close()
-            for pool in (self.reads, self.scans):
+            for pool in (self.reads, self.scans, self.decoding):
                 pool.close()
             await self.calculations.close()
             self.keyring.close()
@@ -327,10 +336,10 @@ def _check_coding(coding: bytes) -> None:
 
 
 def _pool(name: str, n_threads: int) -> Pool:
-    """Threads for what keys read, of which one key has two thirds."""
+    """Threads for the work of keys; where there are several, one key has two thirds."""
     threads = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
     places = Places(READS_WAITING, READS_WAITING // 2, for_admins=1)
-    return Pool(threads, places, at_once=n_threads, per_caller=n_threads * 2 // 3)
+    return Pool(threads, places, at_once=n_threads, per_caller=max(1, n_threads * 2 // 3))
 
 
 def _allowed(methods: Methods) -> str:

@@ -25,7 +25,7 @@ THREADS: Final = 8  # where experiments are written side by side
 SHARE: Final = 4  # one caller has a quarter of the places for commands
 LONGEST_BATCH: Final = 1_000  # commands; a batch of the engine is closed once it has as many
 AT_ONCE: Final = 2 * LONGEST_BATCH  # commands of one caller that are being committed, beyond which others wait
-CHANGES: Final = 100  # of experiments that wait
+CHANGES: Final = 100  # of experiments that wait, half of them of one key; admins without limits have 50 more
 Sent = tuple[Sequence[Any], "asyncio.Future[list[Any]]"]  # commands of one request, and who waits for their answers
 
 
@@ -50,7 +50,9 @@ class Writer:
         self._side_by_side = side_by_side
         n_threads = THREADS if side_by_side else 1
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="writer")
-        self._changes = Pool(self._threads, Places(CHANGES, CHANGES // 2), at_once=-(-n_threads // 2), per_caller=1)
+        self._changes = Pool(
+            self._threads, Places(CHANGES, CHANGES // 2, CHANGES // 2), at_once=-(-n_threads // 2), per_caller=1
+        )
         self._n_threads = n_threads
         self._lines: dict[str, Turns[Sent]] = {}  # what waits for the next batch, by experiment or all together
         self._due = Turns[str]()  # lines in which a caller waits for a batch to begin
