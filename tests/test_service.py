@@ -503,9 +503,10 @@ def test_no_stack_trace_leaves_the_process(tmp_path: Path, monkeypatch: pytest.M
     with running(tmp_path / "shop.db") as shop:
         monkeypatch.setattr(shop.engine, "submit", fail)
         monkeypatch.setattr(shop.engine, "experiment", fail)
-        for answer in (shop.post("/home/decisions", {"context": "v"}), shop.http.get("/v1/experiments/home")):
-            assert (answer.status_code, error(answer)["code"]) == (500, "internal")
-            assert "secret" not in answer.text
+        decided, described = shop.post("/home/decisions", {"context": "v"}), shop.http.get("/v1/experiments/home")
+        assert (decided.status_code, error(decided)["code"]) == (500, "internal")
+        assert (described.status_code, error(described)["code"]) == (503, "not_described")
+        assert "secret" not in decided.text + described.text
 
 
 def test_an_unwritable_file_answers_503_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
