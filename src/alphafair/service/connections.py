@@ -27,7 +27,7 @@ import httptools
 
 from alphafair.errors import InvalidArgument
 from alphafair.service.errors import failure, http_failure, out_of_memory, unknown_method
-from alphafair.service.messages import Request, Response
+from alphafair.service.exchange import Request, Response
 
 if TYPE_CHECKING:
     from alphafair.service.service import Service
