@@ -10,16 +10,17 @@ FROM python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad
 WORKDIR /source
 COPY requirements/build.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY client client
 COPY src src
-RUN pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels ./client .
 
 FROM python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 RUN useradd --system --uid 10001 --create-home alphafair && install -d -o alphafair -g alphafair /data /kernels
 COPY requirements/service.txt /requirements.txt
 RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r /requirements.txt
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir --no-deps --no-index /wheels/alphafair-*.whl && rm -rf /wheels
+RUN pip install --no-cache-dir --no-deps --no-index /wheels/*.whl && rm -rf /wheels
 USER alphafair
 ENV NUMBA_CACHE_DIR=/kernels PYTHONUNBUFFERED=1
 # Code for the build machine's own processor would not be loaded on another one: take what every one of its kind has.

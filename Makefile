@@ -57,7 +57,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes
 
 lock: $(VENV)/installed-lock
 	$(COMPILE) requirements/build.in --output-file requirements/build.txt > /dev/null
-	$(COMPILE) pyproject.toml --extra service --extra postgres --output-file requirements/service.txt > /dev/null
+	$(COMPILE) pyproject.toml --extra service --extra postgres \
+		--no-emit-package alphafair-client --output-file requirements/service.txt > /dev/null
 
 sbom: $(VENV)/installed-lock
 	mkdir -p dist
@@ -73,8 +74,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # What an extra of pyproject.toml installs: lab, service, test or bench.
-$(VENV)/installed-%: pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed-%: pyproject.toml client/pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[$*]"
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable ./client
 	touch $@
 
 # What generates clients from OpenAPI, for a test: apart, because it needs an older typer than the command line has.

@@ -22,7 +22,7 @@ SIMULATION = """
 from alphafair import AlphaFairAdaptive, simulate, streams
 simulate(AlphaFairAdaptive(33, 19), streams.ratings(2000, 33, 19))
 """
-COMPILE = ["-m", "alphafair.precompile", "alpha-fair-adaptive+bandit"]
+COMPILE = ["-m", "alphafair", "compile", "alpha-fair-adaptive+bandit"]
 REPEATS = 5
 ANSWER, COLD, WARM, AT_ONCE, COMPILED = 0.4, 0.5, 0.3, 1.0, 15.0  # limits
 

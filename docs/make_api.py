@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import alphafair
+import alphafair_client
 from alphafair import (
     algorithms,
     checks,
@@ -29,7 +30,6 @@ from alphafair import (
     streams,
     values,
 )
-from alphafair.service import client
 
 PAGE = Path(__file__).with_name("api.md")
 
@@ -61,8 +61,8 @@ SECTIONS: dict[str, list[tuple[ModuleType, list[str]]]] = {
     "Data sets": [(data, names_of(data))],
     "Preparing data": [(preprocessing, names_of(preprocessing))],
     "The engine": [(engine, names_of(engine))],
-    "Clients of the service": [(client, ["Client", "AsyncClient", "ServiceError"])],
-    "Errors": [(errors, names_of(errors))],
+    "Clients of the service": [(alphafair_client, ["Client", "AsyncClient", "ServiceError"])],
+    "Errors": [(errors, ["InvalidArgument", *names_of(errors)])],
     "Checks and pictures": [(checks, names_of(checks)), (figures, names_of(figures))],
     "Policies of your own": [
         (alphafair.extend, ["PlainPolicy", "Array", "Number", "Accounts"]),

@@ -1,6 +1,6 @@
 """Paste the tables of routes and of request fields into docs/service.md: `python docs/paste_routes.py`.
 
-Both are made from `alphafair.service.routes`. tests/test_service_access.py fails while the page differs from them.
+Both are made from the table of endpoints. tests/test_service_access.py fails while the page differs from them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from alphafair.service.messages import JSON_FORMS
 from alphafair.service.openapi import PREFIX, schemas
-from alphafair.service.routes import ROUTES
+from alphafair.service.routes import ENDPOINTS
+from alphafair_client.api import JSON_FORMS
 
 PAGE = Path(__file__).with_name("service.md")
 PASTED = re.compile(r"(?<=<!-- paste: (?P<name>routes|fields) -->\n).*?(?=\n\n)", re.DOTALL)
@@ -22,15 +22,15 @@ FEW = 6  # fields of an answer that are listed in the table
 
 
 def routes_table() -> str:
-    """One row per route."""
+    """One row per endpoint."""
     rows = ["| request | role | body → answer | what it does |", "|---|---|---|---|"]
-    for route in ROUTES:
-        query = "&".join(f"{name}=…" for name in (route.query.__struct_fields__ if route.query else ()))
-        body = f"{fields(route.body)} → " if route.body else ""
-        status = "" if route.status == 200 else f"{route.status} "
-        answer = route.answer.partition(";")[0] if isinstance(route.answer, str) else fields(route.answer)
-        request = f"{route.method} {route.path}{'?' if query else ''}{query}"
-        rows.append(f"| `{request}` | {route.role or 'none'} | {body}{status}{answer} | {route.summary} |")
+    for endpoint in ENDPOINTS:
+        query = "&".join(f"{name}=…" for name in (endpoint.query.__struct_fields__ if endpoint.query else ()))
+        body = f"{fields(endpoint.body)} → " if endpoint.body else ""
+        status = "" if endpoint.status == 200 else f"{endpoint.status} "
+        answer = endpoint.answer.partition(";")[0] if isinstance(endpoint.answer, str) else fields(endpoint.answer)
+        request = f"{endpoint.method} {endpoint.path}{'?' if query else ''}{query}"
+        rows.append(f"| `{request}` | {endpoint.role or 'none'} | {body}{status}{answer} | {endpoint.summary} |")
     return "\n".join(rows)
 
 
@@ -48,7 +48,7 @@ def fields(kind: type) -> str:
 def fields_table() -> str:
     """The fields of all request bodies, nested messages included."""
     found, rows = schemas(), ["| message | field | type | |", "|---|---|---|---|"]
-    waiting = [route.body.__name__ for route in ROUTES if route.body is not None]
+    waiting = [endpoint.body.__name__ for endpoint in ENDPOINTS if endpoint.body is not None]
     for name in waiting:  # which grows
         required = found[name].get("required", [])
         for field, schema in found[name]["properties"].items():

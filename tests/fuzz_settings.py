@@ -30,8 +30,9 @@ from alphafair.algorithms import POLICIES
 from alphafair.engine import LONGEST_LABEL, Engine
 from alphafair.engine.addresses import open_store
 from alphafair.engine.experiment import NOT_SETTINGS
-from alphafair.service.routes import ROUTES, Route
+from alphafair.service.routes import ENDPOINTS
 from alphafair.values import Feedback
+from alphafair_client.api import Endpoint
 from tests import postgres
 from tests.serving import Running, running
 
@@ -263,14 +264,14 @@ class World:
 
     def read(self, name: str, ids: list[str], *, few: bool = False) -> None:
         """Ask all routes that read, or a few of them."""
-        routes = [each for each in ROUTES if each.method == "GET" and each.path not in NOT_READ]
-        for route in routes if not few else self.draw.sample(routes, 4):
-            if route.path in STARTS_A_PROCESS and self.draw.random() > SLOW:
+        asked = [each for each in ENDPOINTS if each.method == "GET" and each.path not in NOT_READ]
+        for endpoint in asked if not few else self.draw.sample(asked, 4):
+            if endpoint.path in STARTS_A_PROCESS and self.draw.random() > SLOW:
                 continue
-            self._read(route, name, ids)
+            self._read(endpoint, name, ids)
 
-    def _read(self, route: Route, name: str, ids: list[str]) -> None:
-        path = route.path.replace("{name}", name)
+    def _read(self, endpoint: Endpoint, name: str, ids: list[str]) -> None:
+        path = endpoint.path.replace("{name}", name)
         if not path.endswith("/events"):
             self.send("GET", path + self._query(path, ids))
             return

@@ -32,15 +32,15 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-import alphafair
 from alphafair import AsyncClient, Client, InvalidArgument, ServiceError
 from alphafair.engine import Outcome, Receipt
-from alphafair.service import client as calls
-from alphafair.service import client_http, routes
-from alphafair.service.client_http import Lost, Reply
 from alphafair.service.errors import failure
-from alphafair.service.messages import ExperimentAnswer
+from alphafair.service.routes import HANDLERS
 from alphafair.service.service import Limits
+from alphafair_client import api, http
+from alphafair_client import client as calls
+from alphafair_client.api import ExperimentAnswer
+from alphafair_client.http import Lost, Reply
 from tests.misbehaving import (
     CERTIFICATE,
     DRAWN,
@@ -643,7 +643,7 @@ def test_a_date_in_retry_after_is_read_by_the_clock_of_the_service(
     async def busy_until(service: Any, request: Any, **_: Any) -> None:
         raise failure(503, "overloaded", "Busy.", retry_after=email.utils.formatdate(ahead + 7, usegmt=True))
 
-    monkeypatch.setitem(vars(routes.HEALTH), "handler", busy_until)
+    monkeypatch.setitem(HANDLERS, api.HEALTH, busy_until)
     with running(tmp_path / "shop.db", ready=False) as shop:
         found = shop.http.get("/health")
     reply = Reply(found.status_code, found.headers, found.content)
@@ -701,8 +701,8 @@ def test_a_deadline_between_connecting_and_the_handshake_leaves_no_connection(mo
         time.sleep(seconds)
         return opened[-1]
 
-    connect = client_http._opened
-    monkeypatch.setattr(client_http, "_opened", slowly)
+    connect = http._opened
+    monkeypatch.setattr(http, "_opened", slowly)
     with scripted(hang) as server:
         (problem,) = blocking(server.url.replace("http:", "https:"), decide, timeout=0.2)
     assert "no connection in time" in str(problem)
@@ -970,7 +970,7 @@ def test_redirects_are_errors(run: Run) -> None:
 
 @BOTH
 def test_an_endless_answer_is_aborted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alphafair.service.client_http.MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr("alphafair_client.http.MAX_REPLY_BYTES", 100_000)
     with scripted(answer(b" " * 100_001), answer()) as server:
         (problem,) = run(server.url, decide)
         assert type(problem) is ConnectionError
@@ -1225,22 +1225,6 @@ def test_a_key_is_sent_in_its_header_and_never_shown() -> None:
         assert "secret" not in repr(caught.value)
 
 
-def test_without_the_extra_the_client_names_it() -> None:
-    code = """
-import sys
-sys.modules["h11"] = None
-from alphafair import *
-import alphafair
-try:
-    alphafair.Client
-except ImportError as problem:
-    print(problem)
-"""
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "The client needs h11: pip install 'alphafair[client]'"
-    assert alphafair.Client is Client
-
-
 # The rules of sending again, by a clock of their own
 
 
@@ -1288,8 +1272,8 @@ def test_a_call_ends_by_its_deadline_and_repeats_only_safe_requests(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "time", clock)
         terms = calls.Terms(timeout, clock.now + timeout, retries)
-        route = dataclasses.replace(routes.DECIDE, repeatable=repeatable)
-        drawn = calls._call(terms, route, {"id": "1"}, name="home")
+        endpoint = dataclasses.replace(api.DECIDE, repeatable=repeatable)
+        drawn = calls._call(terms, endpoint, {"id": "1"}, name="home")
         used, bodies, result = list[str](), list[bytes | None](), None
         try:
             step = next(drawn)
@@ -1327,7 +1311,7 @@ def test_pauses_double_up_to_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(calls, "time", clock)
     monkeypatch.setattr(calls, "random", SimpleNamespace(uniform=lambda low, high: high))
-    plan = calls._call(calls.Terms(60.0, 60.0, 9), routes.SHOW, name="home")
+    plan = calls._call(calls.Terms(60.0, 60.0, 9), api.SHOW, name="home")
     step, pauses = next(plan), []
     for _ in range(9):
         pause = plan.throw(Lost("lost", sent=True)) if isinstance(step, calls.Attempt) else None

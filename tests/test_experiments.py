@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 import alphafair
 from alphafair import figures, streams
+from alphafair.child import Child
 from alphafair.cli import app
 from alphafair.code_version import REPORTED_CODE, code_digest
 from alphafair.lab import arena, measure, paper, report, reproduction, runner
@@ -388,16 +389,18 @@ def test_helper_processes_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) 
     started: list[list[Task]] = []
     plan = Plan(tuple(each.smoke() for each in (paper.FULL_INFORMATION, paper.SIGN)))
 
-    def failing(tasks: list[Task]) -> subprocess.Popen[bytes]:
-        started.append(tasks)
-        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+    def failing(kind: str, job: bytes, *, nice: int) -> Child:
+        assert (kind, nice) == ("plan", 0)
+        started.append(pickle.loads(job))
+        pipe = subprocess.PIPE
+        return Child(subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"], stdout=pipe, stderr=pipe))
 
-    monkeypatch.setattr(runner, "_compile_elsewhere", failing)
+    monkeypatch.setattr(runner.Child, "start", failing)
     parts = runner.compile_tasks(plan)
     for workers, helpers in ((2, [parts["fair-cb"], parts["optimum"]]), (1, [])):
         told: list[int] = []
         runner.compile_plan(plan, workers=workers, progress=lambda title, total, told=told: told.append)
-        assert (started, told) == (helpers, [1] * len(parts))
+        assert ([len(each) for each in started], told) == ([len(each) for each in helpers], [1] * len(parts))
         started.clear()
 
 
@@ -405,7 +408,9 @@ def test_helper_processes_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) 
 def test_a_helper_process_compiles_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     tasks = runner.compile_tasks(Plan((paper.FULL_INFORMATION,)))["hedge"]
-    assert runner._compile_elsewhere(tasks).wait() == 0
+    child = Child.start("plan", pickle.dumps(tasks))
+    assert child.result() == b""
+    child.close()
     assert len(list(tmp_path.rglob("loops.play*hedge*.nbc"))) == 1
 
 

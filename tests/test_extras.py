@@ -23,8 +23,11 @@ from alphafair import extras
 from alphafair.cli import COMMANDS, EXTRAS
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BASE = ["alphafair", "llvmlite", "numba", "numpy", "platformdirs"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+DEPENDENCIES = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+CLIENT = ["alphafair_client", "h11", "msgspec"]
+BASE = ["alphafair", *CLIENT, "llvmlite", "numba", "numpy", "platformdirs"]
 
 HIDE = """
 import sys
@@ -72,7 +75,7 @@ def run_with(visible: list[str], code: str, cwd: Path) -> subprocess.CompletedPr
 
 
 def test_the_lists_of_packages_are_those_of_the_project_file() -> None:
-    assert modules_of(PROJECT["dependencies"]) == {*BASE} - {"alphafair", "llvmlite"}  # Numba brings the latter
+    assert modules_of(DEPENDENCIES) == {*BASE} - {"alphafair", *CLIENT, "llvmlite"}  # Numba brings the latter
     for extra, packages in extras.PACKAGES.items():
         assert {*packages} <= modules_of(PROJECT["optional-dependencies"][extra]), extra
         assert len(packages) == len(PROJECT["optional-dependencies"][extra]), extra
@@ -118,7 +121,7 @@ with Engine.open("shop.db") as engine:
     sentence("figures", lambda: alphafair.figures)
     sentence("lab", lambda: __import__("alphafair.lab.paper"))
     sentence("progress", lambda: simulate(policy, stream, progress=True))
-    sentence("client", lambda: alphafair.Client)
+    alphafair.Client
     sentence("cluster", lambda: preprocessing.cluster(np.ones((3, 2)), 1))
 third_party = {name.partition(".")[0] for name in sys.modules} & hidden
 print(json.dumps([outcome, n_logged, sentences, sorted(third_party - {"_distutils_hack"})]))
@@ -137,7 +140,6 @@ def test_the_base_dependencies_are_enough_for_policies_and_an_engine(tmp_path: P
         "figures": "alphafair.figures needs matplotlib: pip install 'alphafair[lab]'",
         "lab": "alphafair.lab needs jinja2: pip install 'alphafair[lab]'",
         "progress": "A progress bar needs rich: pip install 'alphafair[lab]'",
-        "client": "The client needs h11: pip install 'alphafair[client]'",
         "cluster": "preprocessing.cluster needs sklearn: pip install 'alphafair[features]'",
     }
 
@@ -180,7 +182,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_command_names_its_extra_in_one_sentence(name: str, answers: dict[str, Any]) -> None:
     if name in EXTRAS:
         extra = EXTRAS[name]
-        package = {"lab": "jinja2", "service": "h11"}[extra]
+        package = {"lab": "jinja2", "service": "httptools"}[extra]
         sentence = f"alphafair {name} needs {package}: pip install 'alphafair[{extra}]'"
     elif name == "export":
         sentence = "Reading or writing a table needs polars: pip install 'alphafair[lab]'"

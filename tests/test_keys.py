@@ -393,6 +393,6 @@ def test_keys_with_limits_from_the_command_line(path: Path) -> None:
 def test_the_roles_are_those_of_the_messages() -> None:
     from typing import get_args
 
-    from alphafair.service.messages import Role
+    from alphafair_client.api import Role
 
     assert get_args(Role) == tuple(ROLES)

@@ -12,7 +12,7 @@ from unittest import mock
 import psycopg
 import pytest
 
-from alphafair import Client, Engine
+from alphafair import Client, Engine, ServiceError
 from alphafair.engine import (
     Decide,
     Mismatch,
@@ -31,7 +31,6 @@ from alphafair.engine.clock import steady_ns
 from alphafair.engine.ledger import Behind
 from alphafair.engine.postgres_store import PostgresLedger, PostgresStore
 from alphafair.errors import InvalidArgument
-from alphafair.service.client import ServiceError
 from tests.postgres import Server
 from tests.serving import error, running
 

@@ -164,6 +164,7 @@ def test_the_wheel_contains_only_files_under_its_licence(wheel: Path) -> None:
     assert re.findall("^License.*", metadata, re.MULTILINE) == ["License-Expression: MIT", "License-File: LICENSE"]
     page = [name for name in names if name.startswith("alphafair/service/page/")]
     kinds = {Path(name).suffix for name in names if name.startswith("alphafair/") and name not in page}
+    assert not [name for name in names if name.startswith("alphafair_client/")], "a distribution of its own"
     assert kinds == {".py", ".typed", ".sql", ".html", ".css", ".mplstyle"}, "data have a licence of their own"
     vendored = [name.removeprefix("alphafair/service/page/vendor/") for name in page if "/vendor/" in name]
     assert {name.partition("/")[0] for name in vendored} == {"uplot"}

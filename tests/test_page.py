@@ -29,7 +29,7 @@ from alphafair.groups import Groups
 from alphafair.service import calculations, keys, marks, page_handlers, shared, watchers
 from alphafair.service.page_files import PageFiles
 from alphafair.service.page_views import sparkline
-from alphafair.service.routes import ROUTES
+from alphafair.service.routes import ENDPOINTS
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
 from alphafair.service.shares import Places
 from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
@@ -45,7 +45,7 @@ HOSTILE = [
     "a/b?c=d&e#f%2F",
     "../..",
 ]
-PAGES = [route.path.replace("{name}", "home") for route in ROUTES if route.is_page]
+PAGES = [endpoint.path.replace("{name}", "home") for endpoint in ENDPOINTS if endpoint.view is not None]
 
 
 def play(engine: Engine, name: str, n: int, *, seed: int = 1, contexts: int = 7) -> list[str]:

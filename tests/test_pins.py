@@ -14,8 +14,9 @@ from tools.check_pins import ROOT, problems
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
-    for name in ("pyproject.toml", "Dockerfile"):
-        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "client").mkdir()
+    for name in ("pyproject.toml", "client/pyproject.toml", "Dockerfile"):
+        shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
@@ -29,6 +30,7 @@ def test_everything_is_pinned() -> None:
         ("Dockerfile", "@sha256:", ":", "Dockerfile: python:3.11-slim:.* has no digest"),
         ("pyproject.toml", '"httptools>=0.6.3"', '"httptools>=99"', "httptools .* does not satisfy httptools>=99"),
         ("pyproject.toml", '"httptools>=0.6.3"', '"httptools>=0.6.3", "flask"', "flask is missing"),
+        ("client/pyproject.toml", '"h11>=0.16"', '"h11>=99"', "h11 .* does not satisfy h11>=99"),
         ("requirements/build.txt", "hatchling==", "hatchling>=", "hatchling>=.* is not pinned to one version"),
         ("requirements/build.txt", "--hash=sha256:", "--hash=md5:", "hatchling needs SHA-256 hashes"),
     ],

@@ -92,5 +92,5 @@ def test_an_engine_compiles_nothing_more(tmp_path: Path) -> None:
         return {*(tmp_path / "cache").rglob("*.nbc")}
 
     name = "alpha-fair-bandit+bandit"
-    made = run("-m", "alphafair.precompile", name, f"{name}+groups-welfare")
+    made = run("-m", "alphafair", "compile", name, f"{name}+groups-welfare")
     assert run("-c", SHOP, str(tmp_path)) == made

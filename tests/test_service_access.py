@@ -22,10 +22,11 @@ from alphafair.engine import Engine
 from alphafair.service import handlers, keys, page_handlers
 from alphafair.service.access import Access
 from alphafair.service.errors import Failure
+from alphafair.service.exchange import Response
 from alphafair.service.keys import ROLES, Caller, Keyring
-from alphafair.service.messages import Response
-from alphafair.service.routes import PARAMETERS, ROUTES, find
+from alphafair.service.routes import ENDPOINTS, HANDLERS, find
 from alphafair.service.service import Limits, Service
+from alphafair_client.api import PARAMETERS
 from tests.serving import ARMS, Running, error, running, wait_for
 from tests.stores import address_of, both_stores, sqlite_only
 
@@ -214,7 +215,7 @@ def test_head_is_get_without_a_body(shop: Running, tokens: dict[str, str]) -> No
 
 def test_every_path_lists_its_methods(shop: Running, tokens: dict[str, str]) -> None:
     methods: dict[str, set[str]] = {}
-    is_open = {route.path for route in ROUTES if route.role is None}
+    is_open = {endpoint.path for endpoint in ENDPOINTS if endpoint.role is None}
     for method, path, _ in every_route(shop, tokens["read"]):
         methods.setdefault(path, {"OPTIONS"}).update({method, "HEAD"} if method == "GET" else {method})
     for path, allowed in methods.items():
@@ -237,39 +238,41 @@ def test_the_tables_in_the_docs_are_those_of_the_routes() -> None:
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
-    for route in ROUTES:
-        assert f"| `{route.method} {route.path}" in page
+    for endpoint in ENDPOINTS:
+        assert f"| `{endpoint.method} {endpoint.path}" in page
     for name in ("groups", "labels", "entitlements", "pull_floor", "group", "entitlement", "rollback"):
         assert f"`{name}`, optional" in page
 
 
 def test_the_table_is_complete_and_consistent() -> None:
-    """Every public handler has one route, and takes what its route passes to it."""
+    """Every public handler has one endpoint, and takes what its endpoint passes to it."""
     of_modules = [
         name
         for module in (handlers, page_handlers)
         for name, value in vars(module).items()
         if inspect.iscoroutinefunction(value) and not name.startswith("_") and value.__module__ == module.__name__
     ]
-    assert {route.handler.__name__ for route in ROUTES} == {*of_modules}
+    assert {*HANDLERS} == {*ENDPOINTS}
+    assert {handler.__name__ for handler in HANDLERS.values()} == {*of_modules}
     assert len(of_modules) == len({*of_modules})
-    assert len({route.handler for route in ROUTES if not route.is_page}) == sum(not route.is_page for route in ROUTES)
-    assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
-    for route in ROUTES:
-        hints = get_type_hints(route.handler, localns={"Service": Service})
-        expected = ["service", "request", *route.parameters]
-        expected += ["body"] if route.body else []
-        expected += ["query"] if route.query else []
-        assert [*inspect.signature(route.handler).parameters] == expected, route
-        assert hints.get("body") is route.body, route
-        assert hints.get("query") is route.query, route
-        assert hints["return"] in (route.answer, Response), route
-        assert (route.body is None) == (route.example is None), route
-        assert {*route.parameters} <= {*PARAMETERS}, route
-        methods, parameters = find(route.path.split("/"))
-        assert methods[route.method] is route
-        in_path = [part for part in route.path.split("/") if part.startswith("{")]
-        assert parameters == dict(zip(route.parameters, in_path, strict=True))
+    of_data = [handler for endpoint, handler in HANDLERS.items() if endpoint.view is None]
+    assert len({*of_data}) == len(of_data)
+    assert len({(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}) == len(ENDPOINTS)
+    for endpoint in ENDPOINTS:
+        hints = get_type_hints(HANDLERS[endpoint], localns={"Service": Service})
+        expected = ["service", "request", *endpoint.parameters]
+        expected += ["body"] if endpoint.body else []
+        expected += ["query"] if endpoint.query else []
+        assert [*inspect.signature(HANDLERS[endpoint]).parameters] == expected, endpoint
+        assert hints.get("body") is endpoint.body, endpoint
+        assert hints.get("query") is endpoint.query, endpoint
+        assert hints["return"] in (endpoint.answer, Response), endpoint
+        assert (endpoint.body is None) == (endpoint.example is None), endpoint
+        assert {*endpoint.parameters} <= {*PARAMETERS}, endpoint
+        methods, parameters = find(endpoint.path.split("/"))
+        assert methods[endpoint.method] is endpoint
+        in_path = [part for part in endpoint.path.split("/") if part.startswith("{")]
+        assert parameters == dict(zip(endpoint.parameters, in_path, strict=True))
 
 
 def test_keys_created_and_revoked_at_run_time_take_effect(shop: Running, path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import threading
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine.jobs import ProbabilitiesJob
+from alphafair import child
+from alphafair.engine.jobs import Job, ProbabilitiesJob
 from alphafair.service import calculations
 from alphafair.service.keys import Caller
 
@@ -35,16 +35,16 @@ async def done(calculation: calculations.Calculation[Any] | None) -> str:
 
 
 async def with_calculations(
-    test: Callable[[calculations.Calculations, Clock, list[bytes]], Awaitable[None]],
-    output: Callable[[bytes], bytes],
+    test: Callable[[calculations.Calculations, Clock, list[Job]], Awaitable[None]],
+    output: Callable[[Job], bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Run a test with calculations whose processes are a function."""
-    clock, begun = Clock(), list[bytes]()
+    clock, begun = Clock(), list[Job]()
 
-    def run(self: calculations.Calculations, sent: bytes) -> bytes:
-        begun.append(sent)
-        return output(sent)
+    def run(self: calculations.Calculations, job: Job) -> bytes:
+        begun.append(job)
+        return output(job)
 
     monkeypatch.setattr(calculations.Calculations, "_output", run)
     found = calculations.Calculations(clock)
@@ -60,10 +60,10 @@ ONE, OTHER = (Caller(name, name, "log") for name in ("one", "other"))
 
 
 def test_a_failed_calculation_is_begun_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(sent: bytes) -> bytes:
+    def fail(job: Job) -> bytes:
         raise OSError("it failed")
 
-    async def test(found: calculations.Calculations, clock: Clock, begun: list[bytes]) -> None:
+    async def test(found: calculations.Calculations, clock: Clock, begun: list[Job]) -> None:
         for n in (1, 2):
             first = found.get(ONE, job(0))
             assert first is not None
@@ -87,7 +87,7 @@ def test_a_killed_calculation_is_repeated_once_at_once(
     def begin(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         return popen([sys.executable, "-c", code, next(modes)], **options)
 
-    monkeypatch.setattr(calculations.subprocess, "Popen", begin)
+    monkeypatch.setattr(child.subprocess, "Popen", begin)
 
     async def run() -> None:
         found = calculations.Calculations()
@@ -102,18 +102,18 @@ def test_calculations_of_keys_have_turns(monkeypatch: pytest.MonkeyPatch) -> Non
     """A key has two at a time. What has no place is begun when it is asked for again, and has not failed."""
     gate = threading.Event()
 
-    def run(sent: bytes) -> bytes:
+    def run(job: Job) -> bytes:
         assert gate.wait(30.0)
         return b"{}"
 
-    async def test(found: calculations.Calculations, clock: Clock, begun: list[bytes]) -> None:
+    async def test(found: calculations.Calculations, clock: Clock, begun: list[Job]) -> None:
         mine = [found.get(ONE, job(k)) for k in range(5)]
         assert [each is not None for each in mine] == [True, True, False, False, False]
         theirs = found.get(OTHER, job(7))
         assert found.get(OTHER, job(1)) is mine[1]
         gate.set()
         assert [await done(each) for each in (theirs, *mine[:2])] == ["ready"] * 3
-        assert [json.loads(sent)[1]["context"] for sent in begun] in ([0, 1, 7], [0, 7, 1])
+        assert [each.context for each in begun if isinstance(each, ProbabilitiesJob)] in ([0, 1, 7], [0, 7, 1])
         await asyncio.sleep(0)
         assert found.get(ONE, job(2)) is not None
 

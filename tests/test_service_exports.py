@@ -21,7 +21,8 @@ import polars as pl
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Decide, Reward, Unavailable, export
+from alphafair.child import Child, ChildFailed
+from alphafair.engine import Decide, Reward, export
 from alphafair.service import exports, handlers, keys
 from alphafair.service.connections import Timeouts
 from alphafair.service.service import Limits
@@ -41,12 +42,13 @@ class FakeProcess:
     chunks: ClassVar[list[bytes | Exception]] = []
     made: ClassVar[list[FakeProcess]] = []
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, kind: str, job: bytes) -> None:
+        assert kind == "export"
         self.left = iter(self.chunks)
         self.killed = self.closed = False
         self.made.append(self)
 
-    def read(self) -> bytes:
+    def read(self, n: int) -> bytes:
         assert self.gate.wait(30.0)
         chunk = next(self.left, b"")
         if isinstance(chunk, Exception):
@@ -62,7 +64,7 @@ class FakeProcess:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeProcess]]:
-    monkeypatch.setattr(exports, "Process", FakeProcess)
+    monkeypatch.setattr(exports.Child, "start", FakeProcess)
     FakeProcess.gate.set()
     FakeProcess.made.clear()
     yield FakeProcess
@@ -142,7 +144,7 @@ def test_a_stalled_export_process_is_killed(
     monkeypatch.setattr(exports, "STALLED", 0.2)
     before = metric(shop, "alphafair_exports_cut_total")
     fake.gate.clear()
-    fake.chunks = [Unavailable("The export was ended.")]
+    fake.chunks = [ChildFailed("it was ended")]
     answer = list[httpx.Response]()
     client = threading.Thread(target=lambda: answer.append(httpx.get(shop.url + LOG, timeout=30.0)))
     client.start()
@@ -170,12 +172,12 @@ def test_an_export_in_progress_is_not_aborted(
     monkeypatch.setattr(exports, "NOT_STARTED", 0.3)
 
     class Slow(fake):  # type: ignore[misc, valid-type]
-        def read(self) -> bytes:
+        def read(self, n: int) -> bytes:
             time.sleep(0.2)
-            found: bytes = super().read()
+            found: bytes = super().read(n)
             return found
 
-    monkeypatch.setattr(exports, "Process", Slow)
+    monkeypatch.setattr(exports.Child, "start", Slow)
     fake.chunks = [b"one"] * 5
     assert shop.http.get(LOG).text == "one" * 5
 
@@ -255,11 +257,11 @@ def test_logs_of_experiments_with_any_name_can_be_saved(shop: Running, fake: typ
 
 
 def test_a_failed_export_is_an_error_or_an_aborted_connection(shop: Running, fake: type[FakeProcess]) -> None:
-    fake.chunks = [Unavailable("the disk is gone")]
+    fake.chunks = [ChildFailed("the disk is gone")]
     answer = shop.http.get(LOG)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
     assert "the disk is gone" in answer.json()["error"]["message"]
-    fake.chunks = [b"half of", Unavailable("the disk is gone")]
+    fake.chunks = [b"half of", ChildFailed("the disk is gone")]
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(shop.url + LOG, timeout=30.0)
     wait_for(lambda: metric(shop, "alphafair_exports") == 0)
@@ -282,16 +284,17 @@ def test_a_streamed_export_equals_the_engines_file(shop: Running, tmp_path: Path
 
 
 def test_a_failed_export_process_gives_its_reason(tmp_path: Path) -> None:
-    process = exports.Process(exports.ExportJob(str(tmp_path / "nowhere.db"), "home", 1, False, 1, "csv"))
-    with pytest.raises(Unavailable, match="must be an existing file"):
-        process.read()
+    job = exports.ExportJob(str(tmp_path / "nowhere.db"), "home", 1, False, 1, "csv")
+    process = Child.start("export", json.dumps(job).encode())
+    with pytest.raises(ChildFailed, match="must be an existing file"):
+        process.read(1)
     process.close()
-    with pytest.raises(Unavailable, match="was ended"):
-        process.read()
+    with pytest.raises(ChildFailed, match="was ended"):
+        process.read(1)
 
 
 def test_an_export_needs_no_kernels() -> None:
-    script = "import sys, alphafair.engine.export; print('numba' in sys.modules)"
+    script = "import sys, alphafair.jobs, alphafair.engine.export; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -26,13 +26,15 @@ _FROM = re.compile(r"^FROM\s+(?P<image>\S+)", re.MULTILINE | re.IGNORECASE)
 def problems(root: Path = ROOT) -> Iterator[str]:
     """What is not pinned, or pinned to something that pyproject.toml does not allow; a sentence each."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
+    client = tomllib.loads((root / "client" / "pyproject.toml").read_text())
     wanted = {
         "service.txt": [
-            *project["project"]["dependencies"],
+            *project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"],
+            *client["project"]["dependencies"],
             *project["project"]["optional-dependencies"]["service"],
             *project["project"]["optional-dependencies"]["postgres"],
         ],
-        "build.txt": project["build-system"]["requires"],
+        "build.txt": [*project["build-system"]["requires"], *client["build-system"]["requires"]],
     }
     for name, requirements in wanted.items():
         yield from _pins(f"requirements/{name}", (root / "requirements" / name).read_text(), requirements)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from alphafair_client import __version__ as __version__
 
 # Public names by module, in the order of the documentation; a module is imported when one of its names is first used.
 # Every policy class of `alphafair.algorithms` is a name of this package too.
@@ -27,7 +27,7 @@ _NAMES = {
     "errors": ("InvalidArgument",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-# `import *` omits what needs an extra: these, and the module `figures`.
+# `import *` omits the clients, which few programs need beside an engine, and `figures`, which needs an extra.
 _CLIENTS = ("Client", "AsyncClient", "ServiceError")
 _MODULES = (
     "checks",
@@ -72,9 +72,6 @@ if TYPE_CHECKING:
     from alphafair.run import simulate as simulate
     from alphafair.run import simulate_against as simulate_against
     from alphafair.run import simulate_all as simulate_all
-    from alphafair.service.client import AsyncClient as AsyncClient
-    from alphafair.service.client import Client as Client
-    from alphafair.service.client import ServiceError as ServiceError
     from alphafair.values import Decision as Decision
     from alphafair.values import DescribedDecision as DescribedDecision
     from alphafair.values import Feedback as Feedback
@@ -83,6 +80,9 @@ if TYPE_CHECKING:
     from alphafair.values import State as State
     from alphafair.values import Stream as Stream
     from alphafair.values import Trace as Trace
+    from alphafair_client import AsyncClient as AsyncClient
+    from alphafair_client import Client as Client
+    from alphafair_client import ServiceError as ServiceError
 
 
 def __getattr__(name: str) -> Any:
@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
     elif name in _HOMES:
         value = getattr(_module(_HOMES[name]), name)
     elif name in _CLIENTS:
-        value = getattr(_module("service.client"), name)
+        value = getattr(importlib.import_module("alphafair_client"), name)
     elif name in _MODULES:
         value = _module(name)
     elif name[:1].isupper() and name in _module("algorithms").CLASSES:  # module names are lower case

@@ -2,41 +2,8 @@
 
 from __future__ import annotations
 
-import reprlib
-
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel = 2  # six items of six items each: a value of the caller's must not make an error long
-
-
-def shown(value: object) -> str:
-    """A value of the caller's as an error shows it: what it is, or how it begins and ends.
-
-    >>> shown("ada"), shown("a" * 1000)
-    ("'ada'", "'aaaaaaaaaaaa...aaaaaaaaaaaaa'")
-    """
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # Python writes no int of more than 4,300 digits
-        return f"{type(value).__name__} of too many digits"
-
-
-class InvalidArgument(ValueError):
-    """An invalid argument: its name, the allowed values, the value received, and how to repair it.
-
-    >>> error = InvalidArgument("alpha", "a number of at least 0, or inf", -0.5, "Pass 0 for the sum of rewards.")
-    >>> print(error)
-    alpha must be a number of at least 0, or inf; got -0.5. Pass 0 for the sum of rewards.
-    >>> error.argument, error.value
-    ('alpha', -0.5)
-    """
-
-    def __init__(self, argument: str, allowed: str, value: object, repair: str) -> None:
-        super().__init__(argument, allowed, value, repair)
-        self.argument, self.allowed, self.value, self.repair = argument, allowed, value, repair
-
-    def __str__(self) -> str:
-        return f"{self.argument} must be {self.allowed}; got {shown(self.value)}. {self.repair}"
-
+from alphafair_client.answers import InvalidArgument as InvalidArgument
+from alphafair_client.answers import shown as shown
 
 REPAIR = (
     "Nothing is lost, and rewards are still stored: roll the experiment back to an earlier position, or repair the "

@@ -1,6 +1,7 @@
 """Optional dependencies: the extra that installs each package, and one sentence where it is missing.
 
-The base installation has NumPy, Numba and platformdirs. Import `polars` from here: it loads when it is first used.
+The base installation has NumPy, Numba, platformdirs and the client. Import `polars` from here: it loads when it is
+first used.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from alphafair.errors import MissingExtra
 
 PACKAGES = {  # what each extra of pyproject.toml installs, by the name that Python imports
     "lab": ("jinja2", "matplotlib", "polars", "rich", "typer"),
-    "service": ("h11", "httptools", "msgspec", "polars", "prometheus_client", "rich", "typer", "uvloop"),
-    "client": ("h11", "msgspec"),
+    "service": ("httptools", "msgspec", "polars", "prometheus_client", "rich", "typer", "uvloop"),
     "features": ("sklearn",),
     "postgres": ("psycopg",),
     "dask": ("distributed",),
@@ -37,10 +37,10 @@ def require(extra: str, user: str) -> None:
 def needed_by(user: str, extra: str) -> Iterator[None]:
     """Turn a failed import in this block into `MissingExtra`.
 
-    >>> with needed_by("The client", "client"):
-    ...     import h_eleven
+    >>> with needed_by("A table", "lab"):
+    ...     import polar
     Traceback (most recent call last):
-    alphafair.errors.MissingExtra: The client needs h_eleven: pip install 'alphafair[client]'
+    alphafair.errors.MissingExtra: A table needs polar: pip install 'alphafair[lab]'
     """
     try:
         yield

@@ -43,6 +43,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from alphafair.child import Child
+
 Function = Callable[..., Any]
 Mode = Literal["auto", "now", "off"]
 
@@ -452,12 +454,8 @@ class Bundle:
         is_python = "python" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
         if self._marker() is None or not is_python:
             return None
-        quiet = subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", "alphafair.precompile", str(self.kernels)]
         try:
-            return subprocess.Popen(  # noqa: S603 - this Python, names from this package
-                command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, env=_helper_environment()
-            )
+            return Child.start("compile", str(self.kernels).encode(), nice=0, detached=True).process
         except (OSError, ValueError):  # a decision must not fail because of a helper
             return None
 
@@ -471,12 +469,6 @@ class Bundle:
 def _toolchain() -> str:
     """Return what machine code depends on besides its source: Python, machine and Numba."""
     return f"{sys.implementation.cache_tag}-{platform.machine()}-numba-{importlib.metadata.version('numba')}"
-
-
-def _helper_environment() -> dict[str, str]:
-    """Return the environment of this process, with its search path and ALPHAFAIR_JIT=now."""
-    path = os.pathsep.join(entry for entry in sys.path if isinstance(entry, str) and entry)
-    return {**os.environ, "ALPHAFAIR_JIT": "now", "PYTHONPATH": path}
 
 
 def _leave_helpers() -> None:

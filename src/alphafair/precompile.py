@@ -1,13 +1,8 @@
-"""Compile kernels ahead of time: `python -m alphafair.precompile NAME ...` does the same as `alphafair compile`.
-
-A process that still runs interpreted starts this module in a helper process, with the kernels of one policy.
-"""
+"""Compile kernels ahead of time: what `alphafair compile` does, and the helper of a process that runs interpreted."""
 
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
 from itertools import combinations
@@ -123,14 +118,3 @@ def compile_all(wanted: Sequence[Kernels], advance: Callable[[int], None] = lamb
         for done in as_completed([pool.submit(compile_kernels, kernels) for kernels in wanted]):
             done.result()
             advance(1)
-
-
-def _give_up() -> None:
-    os._exit(1)  # a thread cannot end the process otherwise; cache files are written atomically
-
-
-if __name__ == "__main__":
-    limit = threading.Timer(jit.HELPER_LIMIT, _give_up)
-    limit.daemon = True
-    limit.start()
-    compile_all([kernels for name in sys.argv[1:] for kernels in parse(name)])

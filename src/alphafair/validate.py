@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair.errors import InvalidArgument, shown
+from alphafair_client.checks import as_float as as_float
+from alphafair_client.checks import integer as integer
+from alphafair_client.checks import number as number
 
 Choice = TypeVar("Choice")
 UNCHANGED_DECISION = "Pass the Decision that choose returned, unchanged."
@@ -34,49 +37,12 @@ def listed(labels: Collection[object]) -> str:
     return f"{words} and {len(labels) - 5:,} more" if len(labels) > 5 else words
 
 
-def integer(argument: str, value: Any, *, low: int, high: int | None = None) -> int:
-    """Check an integer in [low, high]."""
-    allowed = f"an integer of at least {low}" if high is None else f"an integer in [{low}, {shown(high)}]"
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidArgument(argument, allowed, value, "Pass an int.") from None
-    if isinstance(value, bool | np.bool_) or number < low or (high is not None and number > high):
-        raise InvalidArgument(argument, allowed, value, f"Choose {argument} inside that range.")
-    return number
-
-
 def horizon(value: Any) -> int:
     """Check a number of rounds that a float can hold."""
     n_rounds = integer("horizon", value, low=1)
     if n_rounds > LONGEST_HORIZON:
         raise InvalidArgument("horizon", f"at most {LONGEST_HORIZON:g}", value, "Choose horizon inside that range.")
     return n_rounds
-
-
-def as_float(value: Any) -> float:
-    """Convert to float; unlike `float`, refuse strings, and raise ValueError for integers that are too large."""
-    if isinstance(value, str | bytes):
-        raise TypeError
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError from None
-
-
-def number(
-    argument: str, value: Any, *, low: float, high: float, low_open: bool = False, high_open: bool = False
-) -> float:
-    """Check a finite number between low and high, either end open or closed."""
-    try:
-        real, repair = as_float(value), f"Choose {argument} inside that range."
-    except (TypeError, ValueError):
-        real, repair = math.nan, "Pass a float."
-    inside = (low < real if low_open else low <= real) and (real < high if high_open else real <= high)
-    if inside and math.isfinite(real):
-        return real
-    first, last = "(" if low_open or low == -math.inf else "[", ")" if high_open or high == math.inf else "]"
-    raise InvalidArgument(argument, f"a number in {first}{low:g}, {high:g}{last}", value, repair)
 
 
 def duration(argument: str, value: Any) -> float:

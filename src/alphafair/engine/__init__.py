@@ -13,43 +13,33 @@ from alphafair.errors import PolicyFailed as PolicyFailed
 from alphafair.errors import RequestError as RequestError
 from alphafair.errors import Unavailable as Unavailable
 from alphafair.errors import Uncertain as Uncertain
+from alphafair_client.answers import LONGEST_LABEL as LONGEST_LABEL
+from alphafair_client.answers import ChangeRecord as ChangeRecord
+from alphafair_client.answers import GroupStatus as GroupStatus
+from alphafair_client.answers import Outcome as Outcome
+from alphafair_client.answers import PeriodStatus as PeriodStatus
+from alphafair_client.answers import Receipt as Receipt
+from alphafair_client.answers import Status as Status
 
 _NAMES = {
     "engine": ("Engine",),
     "copies": ("copy", "restore"),
     "export": ("ExportJob",),
-    "experiment": ("LONGEST_LABEL",),
-    "requests": (
-        "Activate",
-        "ChangeRecord",
-        "Decide",
-        "GroupStatus",
-        "Outcome",
-        "PeriodStatus",
-        "Receipt",
-        "Reward",
-        "Status",
-    ),
+    "requests": ("Activate", "Decide", "Reward"),
     "sqlite_store": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [*_NAMES["engine"], *_NAMES["copies"], *_NAMES["requests"]]
+_ANSWERS = ("ChangeRecord", "GroupStatus", "Outcome", "PeriodStatus", "Receipt", "Status")
+__all__ = [*_NAMES["engine"], *_NAMES["copies"], *sorted([*_ANSWERS, *_NAMES["requests"]])]
 
 if TYPE_CHECKING:
     from alphafair.engine.copies import copy as copy
     from alphafair.engine.copies import restore as restore
     from alphafair.engine.engine import Engine as Engine
-    from alphafair.engine.experiment import LONGEST_LABEL as LONGEST_LABEL
     from alphafair.engine.export import ExportJob as ExportJob
     from alphafair.engine.requests import Activate as Activate
-    from alphafair.engine.requests import ChangeRecord as ChangeRecord
     from alphafair.engine.requests import Decide as Decide
-    from alphafair.engine.requests import GroupStatus as GroupStatus
-    from alphafair.engine.requests import Outcome as Outcome
-    from alphafair.engine.requests import PeriodStatus as PeriodStatus
-    from alphafair.engine.requests import Receipt as Receipt
     from alphafair.engine.requests import Reward as Reward
-    from alphafair.engine.requests import Status as Status
     from alphafair.engine.sqlite_store import SqliteStore as SqliteStore
 
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from alphafair.engine.experiment import Experiment, checked_label, is_label
 from alphafair.engine.ledger import Behind, Ledger
-from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
+from alphafair.engine.requests import Activate, Decide, Request, Reward
 from alphafair.engine.steps import Batch
 from alphafair.engine.verify import checksum
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
+from alphafair_client.answers import Outcome, Receipt
 
 if TYPE_CHECKING:
     from alphafair.engine.live import LiveState

@@ -40,7 +40,7 @@ from alphafair.engine.live import LiveState, prove_loading, unknown_experiment
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
-from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
+from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
 from alphafair.engine.steps import Batch
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
@@ -48,6 +48,7 @@ from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
 from alphafair.jit import Kernels
 from alphafair.values import Account, Log, State
+from alphafair_client.answers import ChangeRecord, Outcome, Receipt, Status
 
 if TYPE_CHECKING:
     from alphafair.engine.export import ExportJob

@@ -3,9 +3,7 @@
 A file is written page by page, each page read in a transaction of its own: a slow consumer does not hold up checkpoints
 of the write-ahead log. It is the log at one position all the same, since events are only ever added.
 
-`python -m alphafair.engine.export` reads an `ExportJob` from standard input, as a JSON array of its fields, and writes
-to standard output: an export in a process of its own takes no time of Python from a service. Every user of a machine
-can see the arguments of a process, so the job, which may have the password of a database, is not one of them.
+`alphafair.jobs` runs an `ExportJob` in a process of its own, which takes no time of Python from a service.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import bisect
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -24,7 +21,7 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.engine.addresses import ledger_of, open_store
 from alphafair.engine.ledger import Change, Ledger
-from alphafair.errors import InvalidArgument, RequestError, Unavailable
+from alphafair.errors import InvalidArgument, RequestError
 from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
 
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "csv", "jsonl")
 PAGE_ROWS = 20_000  # in memory at a time
-NICE = 10  # requests go first
 
 
 class Exported(Protocol):
@@ -261,21 +257,3 @@ class ExperimentRecord(NamedTuple):
     name: str
     full: bool
     changes: list[Change]
-
-
-def main() -> int:
-    os.nice(NICE)
-    try:
-        ExportJob(*json.load(sys.stdin)).run(sys.stdout.buffer)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (InvalidArgument, Unavailable) as problem:
-        print(problem, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,9 +13,10 @@ from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.experiment import LOG
 from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.live import LiveState
-from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
+from alphafair.engine.requests import Queue, Request, Ticket
 from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument, RequestError, Unavailable
+from alphafair_client.answers import Outcome, Receipt
 
 MOST_REQUESTS = 5_000  # in one transaction
 ATTEMPTS: Final = 3  # to append while others wait

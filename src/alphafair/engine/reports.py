@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from alphafair import metrics
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.ledger import FoundRow, Ledger, LogSearch
-from alphafair.engine.requests import ChangeRecord, Status
 from alphafair.engine.summary import Fairness, Summary
 from alphafair.values import Feedback, Vector
 from alphafair.values.available import unpacked
+from alphafair_client.answers import ChangeRecord, Status
 
 AT_ONCE: Final = 25  # contexts whose probabilities are computed while requests wait
 STRETCH: Final = 20_000  # positions of the log that one query searches

@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 
 import polars as pl
 
+from alphafair.child import Child, ChildFailed
 from alphafair.code_version import code_digest
 from alphafair.jit import cache_folder, using_mode
 from alphafair.lab.plan import (
@@ -156,17 +155,17 @@ def compile_plan(plan: Plan, *, workers: int | None = None, progress: Progress =
     advance = progress("Compiling", len(names))
     helpers = {}
     if workers != 1 and cache_folder() is not None:
-        helpers = {name: _compile_elsewhere(parts[name]) for name in slow}
+        helpers = {name: Child.start("plan", pickle.dumps(parts[name]), nice=0) for name in slow}
     try:
         for name in names:
             if name in helpers:
-                helpers[name].wait()
-            compile_here(parts[name])
+                with suppress(ChildFailed):
+                    helpers[name].result()
+            compile_here(parts[name])  # which raises the error if there was one
             advance(1)
     finally:
         for helper in helpers.values():
-            helper.kill()
-            helper.wait()
+            helper.close()
 
 
 def compile_tasks(plan: Plan) -> dict[str, list[Task]]:
@@ -202,21 +201,3 @@ def compile_here(tasks: Iterable[Callable[[], Any]]) -> None:
     with using_mode("now"):
         for task in tasks:
             task()
-
-
-def _compile_elsewhere(tasks: Iterable[Task]) -> subprocess.Popen[bytes]:
-    """A process that compiles into the disk cache. If it fails, this process compiles and raises the error."""
-    quiet = subprocess.DEVNULL
-    command = [sys.executable, "-P", "-m", __name__]
-    helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603 - this Python
-    try:
-        if helper.stdin is not None:
-            with helper.stdin:
-                helper.stdin.write(pickle.dumps(tasks))
-    except BrokenPipeError:
-        pass
-    return helper
-
-
-if __name__ == "__main__":
-    compile_here(pickle.load(sys.stdin.buffer))  # noqa: S301 - written by the process that started this one

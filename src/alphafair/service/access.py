@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from alphafair.service.errors import failure
-from alphafair.service.keys import LOCAL, ROLES, Caller, Keyring, Role
+from alphafair.service.keys import LOCAL, ROLES, Caller, Keyring
 from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change, token_of
+from alphafair_client.api import Role
 
 GET_ANOTHER_KEY = "Ask the operator of the service for another key."
 CREATE_A_KEY = "Create a key with `alphafair keys create` and send it as `Authorization: Bearer ...`."

@@ -1,18 +1,15 @@
-"""Calculations for the page in a process of their own: `python -m alphafair.service.calculate`, JSON in and out.
+"""Calculations for the page: `alphafair.jobs` runs them in a process of their own.
 
 They read the file beside the service, at a lower priority, and take none of the interpreter's time that answers
-requests. The name of a job's type and its fields arrive on standard input; the result is one line on standard output.
+requests.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -20,11 +17,10 @@ import numpy as np
 from alphafair import metrics
 from alphafair.algorithms import load_policy
 from alphafair.engine.addresses import ledger_of, open_store
-from alphafair.engine.export import NICE, ExperimentRecord, read_log
+from alphafair.engine.export import ExperimentRecord, read_log
 from alphafair.engine.jobs import Job, ProbabilitiesJob, WhatIfJob
 from alphafair.engine.ledger import Ledger
 from alphafair.engine.replay import Replay
-from alphafair.errors import InvalidArgument
 from alphafair.evaluation import frontier
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, arm_groups
@@ -122,26 +118,3 @@ def probabilities(job: ProbabilitiesJob) -> dict[str, Any]:
         policy.grow(n_contexts=job.context + 1)
     found = policy.probabilities(job.context, available=job.available)
     return {"probabilities": found.tolist()}
-
-
-JOBS: Final[dict[str, tuple[type[Job], Callable[[Any], dict[str, Any]]]]] = {
-    WhatIfJob.__name__: (WhatIfJob, what_if),
-    ProbabilitiesJob.__name__: (ProbabilitiesJob, probabilities),
-}
-
-
-def main() -> int:
-    os.nice(NICE)
-    kind, fields = json.load(sys.stdin)
-    make, calculate = JOBS[kind]
-    try:
-        result = calculate(make(**fields))
-    except (InvalidArgument, OSError, ValueError) as problem:
-        print(str(problem), file=sys.stderr)
-        return 1
-    print(json.dumps(result))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

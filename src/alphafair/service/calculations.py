@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
-import subprocess
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from alphafair.engine.jobs import Job
+from alphafair.child import Child, ChildFailed
+from alphafair.engine.jobs import Job, ProbabilitiesJob, WhatIfJob
 from alphafair.service.keys import Caller
 from alphafair.service.shares import Places, Pool
 
@@ -28,6 +26,7 @@ MOST_KEPT: Final = 200  # results
 MOST_WAITING: Final = 20  # calculations that are not done, and one more for an admin key without limits
 PER_CALLER: Final = 2
 TRY_AGAIN: Final = 60.0  # seconds after which one that failed is begun again, once somebody asks for it
+KINDS: Final = {WhatIfJob: "what_if", ProbabilitiesJob: "probabilities"}  # of `alphafair.jobs`
 SomeJob = TypeVar("SomeJob", bound=Job)
 
 
@@ -50,7 +49,7 @@ class Calculations:
         threads = ThreadPoolExecutor(1, thread_name_prefix="calculate")
         self._pool = Pool(threads, Places(MOST_WAITING, PER_CALLER, for_admins=1), at_once=1, per_caller=1)
         self._kept: OrderedDict[Job, Calculation[Any]] = OrderedDict()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._closed = False
 
     def find(self, job: SomeJob) -> Calculation[SomeJob] | None:
@@ -82,53 +81,34 @@ class Calculations:
 
     def _run(self, calculation: Calculation[Any]) -> None:
         """Run a process to its end, in the one thread for that; once more if something killed it."""
-        sent = json.dumps([type(calculation.job).__name__, asdict(calculation.job)]).encode()
         try:
             try:
-                out = self._output(sent)
-            except _Killed:
-                out = self._output(sent)
+                out = self._output(calculation.job)
+            except ChildFailed as problem:
+                if not problem.killed:
+                    raise
+                out = self._output(calculation.job)
             calculation.result, calculation.done_at = json.loads(out), self._clock()
             calculation.status = "ready"  # last: the event loop looks at it
         except (OSError, ValueError) as problem:
             calculation.problem, calculation.done_at = str(problem), self._clock()
             calculation.status = "failed"
 
-    def _output(self, sent: bytes) -> bytes:
-        """What a process that gets a job prints."""
+    def _output(self, job: Job) -> bytes:
+        """What the process of a job writes."""
         if self._closed:
             raise OSError("the service stops")
-        paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
-        with subprocess.Popen(
-            [sys.executable, "-P", "-m", "alphafair.service.calculate"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
-        ) as process:
-            self._process = process
-            try:
-                out, errors = process.communicate(sent, timeout=LONGEST)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise OSError(f"it took longer than {LONGEST:.0f} seconds") from None
-            finally:
-                self._process = None
-        if process.returncode < 0:
-            raise _Killed(f"its process was killed by signal {-process.returncode}, perhaps for lack of memory")
-        if process.returncode:
-            lines = errors.decode(errors="replace").strip().splitlines()
-            raise OSError(lines[-1] if lines else f"its process ended with code {process.returncode}")
-        return out
+        child = self._child = Child.start(KINDS[type(job)], json.dumps(asdict(job)).encode())
+        try:
+            return child.result(LONGEST)
+        finally:
+            self._child = None
+            child.close()
 
     async def close(self) -> None:
         """End the process that runs, and start no other."""
         self._closed = True
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.kill()
+        child = self._child
+        if child is not None:
+            child.kill()
         await asyncio.to_thread(self._pool.close)
-
-
-class _Killed(OSError):
-    """The process of a calculation was ended from outside."""

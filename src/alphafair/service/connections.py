@@ -28,8 +28,8 @@ import httptools
 
 from alphafair.errors import InvalidArgument
 from alphafair.service.errors import failure, http_failure, out_of_memory, unknown_method
+from alphafair.service.exchange import Request, Response
 from alphafair.service.keys import LOCAL, Caller
-from alphafair.service.messages import Request, Response
 from alphafair.service.shares import AGAIN, Places
 
 if TYPE_CHECKING:

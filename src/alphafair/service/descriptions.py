@@ -12,7 +12,7 @@ from alphafair.engine.live import reason_of
 from alphafair.errors import PolicyFailed
 from alphafair.service.errors import Failure
 from alphafair.service.logs import log
-from alphafair.service.messages import Problem
+from alphafair_client.api import Problem
 
 Result = TypeVar("Result")
 KEPT: Final = 60.0  # seconds until a problem is forgotten, if nobody meets it again

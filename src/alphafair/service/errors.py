@@ -9,25 +9,8 @@ from http import HTTPStatus
 import msgspec
 
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain, encodable
-from alphafair.service.messages import ErrorAnswer, Problem
+from alphafair_client.api import ErrorAnswer, Problem, status_of
 
-STATUSES = {  # by error code; every other code of a request that was understood has 422
-    "unknown_experiment": 404,
-    "unknown_arm": 404,
-    "unknown_context": 404,
-    "unknown_key": 404,
-    "unknown_decision": 404,
-    "experiment_exists": 409,
-    "arm_exists": 409,
-    "paused": 409,
-    "too_many_contexts": 409,
-    "id_taken": 409,
-    "not_activated": 409,
-    "conflict_decision": 409,
-    "expired_decision": 410,
-    "rolled_back_decision": 410,
-    "policy_failed": 503,
-}
 PHRASES = {413: "Request Entity Too Large", 414: "URI Too Long"}  # which Python's versions write differently
 FAILED_OUTCOMES = {
     "unknown": ("There is no decision with this id.", "Send the id from the answer to the decision."),
@@ -59,11 +42,6 @@ def _cut(text: str | None) -> str | None:
     if text is None:
         return None
     return encodable(text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…")
-
-
-def status_of(code: str) -> int:
-    """The HTTP status of an error code; clients need it for items of batches, which have no status of their own."""
-    return STATUSES.get(code, 422)
 
 
 def failure(status: int, code: str, message: str, *, repair: str | None = None, **headers: str) -> Failure:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
+from alphafair.child import Child, ChildFailed
 from alphafair.engine import Unavailable
 from alphafair.engine.export import ExportJob
 from alphafair.service.keys import Caller
@@ -67,13 +64,14 @@ class Export:
     def __init__(self, exports: Exports, threads: ThreadPoolExecutor, caller_id: str) -> None:
         self._exports, self._threads, self._caller_id = exports, threads, caller_id
         self._loop = asyncio.get_running_loop()
-        self._process: Process | None = None
+        self._process: Child | None = None
         self._longest = self._loop.call_later(LONGEST, self._cut)
         self._not_started: asyncio.TimerHandle | None = None
 
     async def start(self, job: ExportJob) -> bytes:
         """Start the process and wait for its first bytes: until then a failure can be answered with an error."""
-        process = await self._loop.run_in_executor(self._threads, Process, job)
+        sent = json.dumps(job).encode()
+        process = await self._loop.run_in_executor(self._threads, Child.start, "export", sent)
         self._process = process
         first = await self._read(process)
         self._not_started = self._loop.call_later(NOT_STARTED, self._cut)
@@ -91,13 +89,15 @@ class Export:
         finally:
             self.end()
 
-    async def _read(self, process: Process) -> bytes:
+    async def _read(self, process: Child) -> bytes:
         if self not in self._exports.running:
             self._threads.submit(process.close)
             raise Unavailable("The export took too long.")
         stalled = self._loop.call_later(STALLED, self._cut)
         try:
-            return await self._loop.run_in_executor(self._threads, process.read)
+            return await self._loop.run_in_executor(self._threads, process.read, CHUNK)
+        except ChildFailed as problem:
+            raise Unavailable(f"The export ended early: {problem}") from problem
         finally:
             stalled.cancel()
 
@@ -117,48 +117,3 @@ class Export:
             if self._process is not None:
                 self._process.kill()  # a thread that reads from it gets its end
                 self._threads.submit(self._process.close)
-
-
-class Process:
-    """The process that writes an export; all methods but `kill` may block."""
-
-    def __init__(self, job: ExportJob) -> None:
-        paths = os.pathsep.join(path for path in sys.path if path)  # import the same modules as this process
-        self._lock = threading.Lock()  # held while reading and closing
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "alphafair.engine.export"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1"},
-            pipesize=CHUNK,
-        )
-        with self._popen.stdin as sent:  # type: ignore[union-attr]
-            sent.write(json.dumps(job).encode())
-
-    def read(self) -> bytes:
-        """The next bytes; empty at the end of a complete export."""
-        with self._lock:
-            out, errors = self._popen.stdout, self._popen.stderr
-            if out is None or errors is None or out.closed:
-                raise Unavailable("The export was ended.")
-            chunk = os.read(out.fileno(), CHUNK)
-            if not chunk:
-                message, code = errors.read().decode(errors="replace").strip(), self._popen.wait()
-                if code:
-                    raise Unavailable(
-                        f"The export ended early: {message.splitlines()[-1] if message else f'code {code}'}"
-                    )
-            return chunk
-
-    def kill(self) -> None:
-        if self._popen.poll() is None:
-            self._popen.kill()
-
-    def close(self) -> None:
-        self.kill()
-        with self._lock:
-            for pipe in (self._popen.stdout, self._popen.stderr):
-                if pipe is not None:
-                    pipe.close()
-            self._popen.wait()

@@ -1,7 +1,7 @@
-"""What each route does. The table in `routes` says which path, role and message types a handler has.
+"""What each endpoint of the API does; `alphafair_client.api` has its path, its role and its messages.
 
-A handler gets the service, the request, the parameters of its path by name, and `body` or `query` as the types in the
-table. It returns the answer, or a `Response` where the answer is not JSON.
+A handler gets the service, the request, the parameters of its path by name, and `body` or `query` as the types of its
+endpoint. It returns the answer, or a `Response` where the answer is not JSON.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import inspect
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from msgspec import UNSET, structs
@@ -38,11 +38,13 @@ from alphafair.groups import Groups
 from alphafair.service import keys
 from alphafair.service.access import check_unlimited
 from alphafair.service.errors import Failure, as_failure, outcome_failure
+from alphafair.service.exchange import Request, Response
 from alphafair.service.keys import Caller, Key
-from alphafair.service.messages import (
+from alphafair_client import api
+from alphafair_client.api import (
     ActivationRequest,
-    Change,
     ChangeItem,
+    ChangeRequest,
     ContextQuery,
     CreatedKey,
     DecisionAnswers,
@@ -61,8 +63,6 @@ from alphafair.service.messages import (
     NewKey,
     Problem,
     Readiness,
-    Request,
-    Response,
     RewardAnswers,
     RewardBatch,
     RewardItem,
@@ -73,8 +73,9 @@ from alphafair.service.messages import (
 if TYPE_CHECKING:
     from alphafair.service.service import Service
 
+Handler = Callable[..., Awaitable[Any]]
 MAX_FULL_ERRORS = 10  # of a batch; the others are short, so that the answer is not much longer than the request
-CHANGE_OPTIONS = {  # fields of `Change` that are no change of their own, and the changes that they go with
+CHANGE_OPTIONS = {  # fields of `ChangeRequest` that are no change of their own, and the changes that they go with
     "group": ("add_arm",),
     "entitlement": ("add_arm",),
     "period_start": ("period",),
@@ -181,7 +182,7 @@ async def experiment(service: Service, request: Request, name: str) -> Experimen
     return await service.reads.run(caller_of(request), lambda: _described(service, name))
 
 
-async def change(service: Service, request: Request, name: str, body: Change) -> ExperimentAnswer:
+async def change(service: Service, request: Request, name: str, body: ChangeRequest) -> ExperimentAnswer:
     given = {name: value for name, value in structs.asdict(body).items() if value is not UNSET}
     options = {name: given.pop(name) for name in CHANGE_OPTIONS if name in given}
     kind, value = next(iter(given.items()), ("", None))
@@ -397,3 +398,30 @@ def caller_of(request: Request) -> Caller:
     if request.caller is None:
         raise TypeError("a route that is open to everybody has no caller")
     return request.caller
+
+
+# which of them answers which endpoint
+
+HANDLERS: Final[dict[api.Endpoint, Handler]] = {
+    api.LIST: experiments,
+    api.CREATE: create,
+    api.SHOW: experiment,
+    api.CHANGE: change,
+    api.ERASE: erase,
+    api.HISTORY: history,
+    api.LOG: log,
+    api.DECIDE: decide,
+    api.REWARD: reward,
+    api.ACTIVATE: activate,
+    api.DECIDE_MANY: decide_many,
+    api.REWARD_MANY: reward_many,
+    api.CREATE_KEY: create_key,
+    api.LIST_KEYS: list_keys,
+    api.ROTATE_KEY: rotate_key,
+    api.REVOKE_KEY: revoke_key,
+    api.HEALTH: health,
+    api.READY: ready,
+    api.METRICS: prometheus,
+    api.OPENAPI: openapi,
+    api.DOCS: docs,
+}

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from alphafair import validate
 from alphafair.engine import RequestError, Unavailable, Uncertain
@@ -26,9 +26,9 @@ from alphafair.engine.addresses import Address, is_url, keys_of, shown
 from alphafair.engine.ledger import KeyRow, KeyTable
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
+from alphafair_client.api import Role
 
 Result = TypeVar("Result")
-Role = Literal["metrics", "read", "write", "log", "admin"]
 ROLES: Final[dict[str, frozenset[Role]]] = {  # what each role includes
     "metrics": frozenset(("metrics",)),
     "read": frozenset(("metrics", "read")),

@@ -13,7 +13,7 @@ from alphafair.service.page_messages import Mark
 
 if TYPE_CHECKING:
     from alphafair.engine.reports import Overview
-    from alphafair.service.messages import Readiness
+    from alphafair_client.api import Readiness
 
 SEVERITIES: Final = ("critical", "warning", "info")  # the most severe first
 LEAST_SILENCE: Final = 60.0  # seconds without a reward that are not worth a mark

@@ -1,4 +1,4 @@
-"""Descriptions of the routes: OpenAPI for programs, and the page /docs for people."""
+"""Descriptions of the endpoints: OpenAPI for programs, and the page /docs for people."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 import alphafair
-from alphafair.service.messages import JSON_FORMS, ErrorAnswer
-from alphafair.service.routes import PARAMETERS, ROUTES, Route
+from alphafair.service.routes import ENDPOINTS, HANDLERS
+from alphafair_client.api import JSON_FORMS, PARAMETERS, Endpoint, ErrorAnswer
 
 TITLE, DESCRIPTION = "alphafair", "Decisions that are fair over time."
 PREFIX = "#/components/schemas/"
@@ -56,8 +56,10 @@ class Documents:
 
 def message_types() -> list[type]:
     """The JSON forms of all bodies and answers in the table, each once."""
-    described = [route for route in ROUTES if route.in_api]
-    found = [kind for route in described for kind in (route.body, route.answer, *route.other_answers.values())]
+    described = [endpoint for endpoint in ENDPOINTS if endpoint.in_api]
+    found = [
+        kind for endpoint in described for kind in (endpoint.body, endpoint.answer, *endpoint.other_answers.values())
+    ]
     types = [JSON_FORMS.get(kind, kind) for kind in (*found, ErrorAnswer) if isinstance(kind, type)]
     return [kind for kind in dict.fromkeys(types) if issubclass(kind, Struct)]
 
@@ -78,11 +80,11 @@ def _without_false(schema: Any) -> Any:
 
 
 def openapi(root_path: str = "") -> dict[str, Any]:
-    """The routes in the form of OpenAPI 3.1."""
+    """The endpoints in the form of OpenAPI 3.1."""
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
-        if route.in_api:
-            paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    for endpoint in ENDPOINTS:
+        if endpoint.in_api:
+            paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": alphafair.__version__, "description": DESCRIPTION},
@@ -93,30 +95,30 @@ def openapi(root_path: str = "") -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    answers: dict[int, Any] = dict.fromkeys(route.errors, ErrorAnswer) | {**route.other_answers}
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    answers: dict[int, Any] = dict.fromkeys(endpoint.errors, ErrorAnswer) | {**endpoint.other_answers}
     operation: dict[str, Any] = {
-        "tags": [route.group],
-        "operationId": route.handler.__name__,
-        "description": route.summary,
-        "parameters": [*_parameters(route)],
+        "tags": [endpoint.group],
+        "operationId": HANDLERS[endpoint].__name__,
+        "description": endpoint.summary,
+        "parameters": [*_parameters(endpoint)],
         "responses": {
-            str(route.status): _content("The answer.", route.answer),
+            str(endpoint.status): _content("The answer.", endpoint.answer),
             **{str(status): _content("An error.", kind) for status, kind in sorted(answers.items())},
         },
     }
-    if route.body is not None:
-        content = {"application/json": {"schema": {**_schema(route.body), "examples": [route.example]}}}
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": {**_schema(endpoint.body), "examples": [endpoint.example]}}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
-def _parameters(route: Route) -> Iterator[dict[str, Any]]:
-    for name in route.parameters:
+def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for name in endpoint.parameters:
         schema = {"type": "string"}
         yield {"name": name, "in": "path", "required": True, "description": PARAMETERS[name], "schema": schema}
-    if route.query is not None:
-        described = msgspec.json.schema_components([route.query])[1][route.query.__name__]
+    if endpoint.query is not None:
+        described = msgspec.json.schema_components([endpoint.query])[1][endpoint.query.__name__]
         for name, schema in described["properties"].items():
             text = schema.pop("description")
             required = name in described.get("required", ())
@@ -137,7 +139,7 @@ def _schema(kind: type) -> dict[str, Any]:
 
 
 def docs_page(description: dict[str, Any]) -> str:
-    """Every route with its parameters, body and answers, as HTML without scripts and external files."""
+    """Every endpoint with its parameters, body and answers, as HTML without scripts and external files."""
     info, types = description["info"], description["components"]["schemas"]
     title = escape(f"{info['title']} {info['version']}")
     parts = [
@@ -147,9 +149,9 @@ def docs_page(description: dict[str, Any]) -> str:
         'For programs: <a href="openapi.json">openapi.json</a>. Send keys as <code>Authorization: Bearer KEY</code>. '
         'Every error is <code>{"error": {"code", "message", "argument"?, "repair"?}}</code>.</p>'
     ]
-    for group, routes in groupby(ROUTES, key=lambda route: route.group):
+    for group, endpoints in groupby(ENDPOINTS, key=lambda endpoint: endpoint.group):
         parts.append(f"<h2>{escape(group)}</h2>")
-        parts += [_route_section(route, types) for route in routes]
+        parts += [_section(endpoint, types) for endpoint in endpoints]
     parts.append("<h2>Types</h2>")
     for name, schema in sorted(types.items()):
         about = escape(schema.get("description", ""))
@@ -157,12 +159,12 @@ def docs_page(description: dict[str, Any]) -> str:
     return "\n".join([*parts, "</body>\n</html>\n"])
 
 
-def _route_section(route: Route, types: dict[str, Any]) -> str:
-    operation = _operation(route)
+def _section(endpoint: Endpoint, types: dict[str, Any]) -> str:
+    operation = _operation(endpoint)
     parts = [
-        f'<details id="{operation["operationId"]}">\n<summary><span class="method">{route.method}</span> '
-        f"<code>{route.path}</code> {escape(route.summary)}</summary>",
-        f"<p>Role: {route.role or 'none, open to everybody'}.</p>",
+        f'<details id="{operation["operationId"]}">\n<summary><span class="method">{endpoint.method}</span> '
+        f"<code>{endpoint.path}</code> {escape(endpoint.summary)}</summary>",
+        f"<p>Role: {endpoint.role or 'none, open to everybody'}.</p>",
     ]
     if operation["parameters"]:
         rows = [
@@ -171,16 +173,16 @@ def _route_section(route: Route, types: dict[str, Any]) -> str:
             for each in operation["parameters"]
         ]
         parts.append("\n".join(["<table>", *rows, "</table>"]))
-    if route.body is not None:
-        parts.append(f"<p>Example:</p>\n<pre>{escape(_curl(route))}</pre>")
-        parts.append(f"<p>Body:</p>\n{_pretty(types[route.body.__name__])}")
+    if endpoint.body is not None:
+        parts.append(f"<p>Example:</p>\n<pre>{escape(_curl(endpoint))}</pre>")
+        parts.append(f"<p>Body:</p>\n{_pretty(types[endpoint.body.__name__])}")
     rows = [
         f"<tr><td>{status}</td><td>{answer['description']}</td></tr>"
         for status, answer in operation["responses"].items()
     ]
     parts.append("\n".join(["<p>Answers:</p>\n<table>", *rows, "</table>"]))
-    if isinstance(route.answer, type) and route.answer.__name__ in types:
-        parts.append(_pretty(types[route.answer.__name__]))
+    if isinstance(endpoint.answer, type) and endpoint.answer.__name__ in types:
+        parts.append(_pretty(types[endpoint.answer.__name__]))
     return "\n".join([*parts, "</details>"])
 
 
@@ -188,7 +190,8 @@ def _pretty(schema: Any) -> str:
     return f"<pre>{escape(json.dumps(schema, indent=2, ensure_ascii=False))}</pre>"
 
 
-def _curl(route: Route) -> str:
+def _curl(endpoint: Endpoint) -> str:
     """The example of a body as a command for a service on this machine."""
-    method = "" if route.method == "POST" else f" -X {route.method}"
-    return f"curl{method} http://127.0.0.1:8000{route.path.replace('{name}', 'home')} -d '{json.dumps(route.example)}'"
+    method = "" if endpoint.method == "POST" else f" -X {endpoint.method}"
+    path, body = endpoint.path.replace("{name}", "home"), json.dumps(endpoint.example)
+    return f"curl{method} http://127.0.0.1:8000{path} -d '{body}'"

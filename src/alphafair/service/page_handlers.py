@@ -1,4 +1,4 @@
-"""What the routes of the page do: the shell, its files, signing in, its numbers as JSON, and streams of events."""
+"""What the endpoints of the page do: the shell, its files, signing in, its numbers as JSON, and streams of events."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.reports import ContextProbabilities, LogFilter
 from alphafair.engine.summary import SECOND
 from alphafair.errors import RequestError
+from alphafair.service import page_endpoints as endpoints
 from alphafair.service import page_views
 from alphafair.service.errors import failure, http_failure
-from alphafair.service.handlers import caller_of, list_keys
+from alphafair.service.exchange import Request, Response
+from alphafair.service.handlers import Handler, caller_of, list_keys
 from alphafair.service.keys import LOCAL, ROLES, end_sessions
-from alphafair.service.messages import Keys, Request, Response
 from alphafair.service.page_files import PAGE_POLICY, File
 from alphafair.service.page_messages import (
     ContextRow,
@@ -42,6 +43,7 @@ from alphafair.service.page_messages import (
 )
 from alphafair.service.sessions import Session, cookie, is_own_page, is_secure, token_of
 from alphafair.service.watchers import ALL, index_answer, visible
+from alphafair_client.api import Endpoint, Keys
 
 if TYPE_CHECKING:
     from alphafair.service.keys import Caller
@@ -60,8 +62,7 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 
 def shell(service: Service, request: Request, status: int = 200) -> Response:
     """The HTML of the view at an address; the browser asks for its first numbers at once, if it may have them."""
-    assert request.route is not None  # noqa: S101 - for mypy
-    view = request.route.path.rpartition("/")[2].replace("-", "_") or "home"
+    view = "" if request.endpoint is None else request.endpoint.view or ""
     data = ["/session.json"]
     if status == 200 and view == "home":
         data.append("/index.json")
@@ -303,3 +304,30 @@ async def decision(service: Service, request: Request, name: str, query: Decisio
         return page_views.decision_answer(story, "unavailable", sentence, None)
     sentence = "Recomputed from the log before the decision; the logged propensity is the same to the last bit."
     return page_views.decision_answer(story, "recomputed", sentence, values)
+
+
+# which of them answers which endpoint
+
+HANDLERS: Final[dict[Endpoint, Handler]] = {
+    endpoints.INDEX_PAGE: page,
+    endpoints.LIVE_PAGE: experiment_page,
+    endpoints.WHAT_IF_PAGE: experiment_page,
+    endpoints.LOG_PAGE: experiment_page,
+    endpoints.DECISION_PAGE: experiment_page,
+    endpoints.KEYS_PAGE: page,
+    endpoints.SIGN_IN_PAGE: page,
+    endpoints.STATIC: static_file,
+    endpoints.SESSION: session,
+    endpoints.SIGN_IN: sign_in,
+    endpoints.SIGN_OUT: sign_out,
+    endpoints.KEYS_JSON: keys,
+    endpoints.POLICIES: policies,
+    endpoints.INDEX: index,
+    endpoints.LIVE: live,
+    endpoints.CONTEXTS: contexts,
+    endpoints.WHAT_IF: what_if,
+    endpoints.LOG_ROWS: log_page,
+    endpoints.DECISION: decision,
+    endpoints.ALL_EVENTS: all_events,
+    endpoints.EVENTS: events,
+}

@@ -34,8 +34,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from alphafair.service.keys import Role
-from alphafair.service.messages import AnyAlpha, Body, ChangeItem, ExperimentAnswer
+from alphafair_client.api import AnyAlpha, Body, ChangeItem, ExperimentAnswer, Role
 
 MOST_CONTEXTS, MOST_LOG_ROWS = 200, 500
 Time = Annotated[float, Meta(ge=0.0, le=1e11)]  # seconds since 1970

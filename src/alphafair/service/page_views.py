@@ -23,7 +23,6 @@ from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
 from alphafair.service.handlers import by_group, described, fairness, jain_index
 from alphafair.service.marks import marks_of
-from alphafair.service.messages import ChangeItem
 from alphafair.service.page_messages import (
     ArmProbability,
     Book,
@@ -43,6 +42,7 @@ from alphafair.service.page_messages import (
     Sparkline,
 )
 from alphafair.values import Feedback
+from alphafair_client.api import ChangeItem
 
 MINUTE: Final = 60.0  # seconds that a rate is measured over
 PARTS, MOST_JOINED = 60, 4  # parts of a sparkline, and the most buckets in one of them

@@ -14,10 +14,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from alphafair.errors import Uncertain
+from alphafair.service.exchange import Request
 from alphafair.service.keys import Caller
 from alphafair.service.logs import log
-from alphafair.service.messages import Request
+from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shares import Places
+from alphafair_client.api import Endpoint
 
 LINES_PER_SECOND: Final = 50
 NOT_ADMITTED: Final = Caller("", "", "metrics")  # stands for callers that were not admitted
@@ -56,6 +58,12 @@ class LimitedLines:
         log(logging.WARNING, message, count=statuses.total(), statuses=counts)
 
 
+def has_line(endpoint: Endpoint) -> bool:
+    """Whether every success has a line, however many lines there are: changes and downloads."""
+    acts = endpoint.method not in SAFE_METHODS or endpoint.answer == "application/octet-stream"
+    return acts and endpoint.role is not None and not endpoint.busy
+
+
 class RequestLog:
     """The lines about requests of one service."""
 
@@ -71,13 +79,13 @@ class RequestLog:
         return sum(lines.n_left_out for lines in (self._of_callers, self._of_others, self._of_faults))
 
     def write(self, request: Request, status: int, seconds: float) -> None:
-        """Log a request that was answered, if it failed, is not of a busy route, or all are logged."""
-        route, caller, succeeded = request.route, request.caller, request.problem is None
-        if route is not None and route.busy and succeeded and not self._log_all:
+        """Log a request that was answered, if it failed, is not of a busy endpoint, or all are logged."""
+        endpoint, caller, succeeded = request.endpoint, request.caller, request.problem is None
+        if endpoint is not None and endpoint.busy and succeeded and not self._log_all:
             return
         always = succeeded and self._log_all
         may_have_done = status < 400 or isinstance(request.problem, Uncertain)
-        always |= route is not None and route.always_logged and caller is not None and may_have_done
+        always |= caller is not None and may_have_done and endpoint is not None and has_line(endpoint)
         lines = self._of_faults if status == 500 else self._of_others if caller is None else self._of_callers
         if not always and not lines.take(caller or NOT_ADMITTED, status):
             return

@@ -1,7 +1,7 @@
 """The service: every request is opened when its head is complete, answered when its body is, and finished once.
 
-`Service.open` finds the route and checks the caller, `Service.respond` runs the handler and turns exceptions into
-errors, `Service.finish` counts and logs. `connections` calls them; it knows HTTP and nothing of routes.
+`Service.open` finds the endpoint and checks the caller, `Service.respond` runs the handler and turns exceptions into
+errors, `Service.finish` counts and logs. `connections` calls them; it knows HTTP and nothing of endpoints.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ from alphafair.service.calculations import Calculations
 from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts, is_host
 from alphafair.service.descriptions import Descriptions
 from alphafair.service.errors import as_failure, failure, http_failure, unknown_method
+from alphafair.service.exchange import Request, Response
 from alphafair.service.exports import Exports
-from alphafair.service.keys import Keyring, Role
+from alphafair.service.keys import Keyring
 from alphafair.service.logs import log
-from alphafair.service.messages import JSON_FORMS, Readiness, Request, Response
 from alphafair.service.metrics import Measures
 from alphafair.service.openapi import Documents
+from alphafair.service.page_endpoints import UNCOUNTED
 from alphafair.service.page_files import PageFiles
 from alphafair.service.request_log import NOT_ADMITTED, RequestLog
-from alphafair.service.routes import Methods, Route
+from alphafair.service.routes import HANDLERS, Methods
 from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shared import SharedAnswers
 from alphafair.service.shares import Places, Pool
 from alphafair.service.watchers import Watchers
 from alphafair.service.writer import Writer
+from alphafair_client.api import JSON_FORMS, Endpoint, Readiness, Role
 
-OTHER = "other"  # the route of requests without one, in metrics
+OTHER = "other"  # the path of requests to no endpoint, in metrics
 SEE_DOCS = "See /docs for the paths and their methods. A path does not end with a slash."
 TICK = 1.0  # seconds between two checks of the file, and between two rounds of maintenance
 SILENT = 5.0  # seconds without a check after which a database counts as away
@@ -82,7 +84,7 @@ class _Target(NamedTuple):
 
     path: str
     query: str
-    route: Route | None
+    endpoint: Endpoint | None
     methods: Methods
     parameters: Mapping[str, str]
     role: Role | None  # that the caller needs
@@ -131,7 +133,7 @@ class Service:
     # a request
 
     def open(self, request: Request) -> None:
-        """Find the route of a request and check its caller, when its head is complete.
+        """Find the endpoint of a request and check its caller, when its head is complete.
 
         If that fails, `request.failure` is set: the body need not be kept.
         """
@@ -142,18 +144,18 @@ class Service:
         try:
             find = self._cached_target if len(request.target) <= MAX_CACHED_TARGET else self._target
             found = find(request.method, request.target)
-            request.path, request.query, route, methods, request.parameters, role, host = found
-            request.route = route
+            request.path, request.query, endpoint, methods, request.parameters, role, host = found
+            request.endpoint = endpoint
             if host is not None:
                 request.headers = {**request.headers, b"host": host}
             name = request.parameters.get("name")
-            counted = route is None or not route.uncounted
+            counted = endpoint not in UNCOUNTED
             request.caller = self.access.admit(
                 request.headers, request.address, role, name, request.method, counted=counted
             )
-            if route is None:
+            if endpoint is None:
                 _check_method(request.method, methods)
-            elif route.body is not None and b"content-encoding" in request.headers:
+            elif endpoint.body is not None and b"content-encoding" in request.headers:
                 _check_coding(request.headers[b"content-encoding"])
             if role == "write" and request.caller is not None and self.writer.is_full(request.caller):
                 raise self.writer.overload(request.caller)  # before its body is kept
@@ -177,60 +179,62 @@ class Service:
         if root and parts[: len(root)] == root:  # a reverse proxy may remove the prefix or not
             parts = ["", *parts[len(root) :]]
         methods, parameters = routes.find(parts)
-        route = methods.get("GET" if method == "HEAD" else method)
-        if route is not None:
-            role = route.role
+        endpoint = methods.get("GET" if method == "HEAD" else method)
+        if endpoint is not None:
+            role = endpoint.role
         else:  # of a path that is open to everybody, everybody may ask for the methods; every key includes "metrics"
             is_open = method == "OPTIONS" and any(each.role is None for each in methods.values())
             role = None if is_open else "metrics"
-        return _Target(path, query, route, methods, parameters, role, host)
+        return _Target(path, query, endpoint, methods, parameters, role, host)
 
     async def respond(self, request: Request) -> Response:
         """The response to a complete request. It does not raise: an exception becomes an error."""
         try:
             if request.failure is not None:
                 raise request.failure
-            route = request.route
-            if route is None:  # OPTIONS
+            endpoint = request.endpoint
+            if endpoint is None:  # OPTIONS
                 return Response(
                     204, headers={b"allow": _allowed(self._target("OPTIONS", request.target).methods).encode()}
                 )
             arguments: dict[str, Any] = {**request.parameters}
-            if route.body is not None:
-                arguments["body"] = await self._body(request, route)
-            if route.query is not None:
-                arguments["query"] = route.decode_query(request.query)
-            answer = await route.handler(self, request, **arguments)
+            if endpoint.body is not None:
+                arguments["body"] = await self._body(request, endpoint.body)
+            if endpoint.query is not None:
+                arguments["query"] = routes.read_query(endpoint.query, request.query)
+            answer = await HANDLERS[endpoint](self, request, **arguments)
             if isinstance(answer, Response):
                 return answer
             form = JSON_FORMS.get(type(answer))
-            return Response(route.status, self._encoded(route, answer if form is None else form(*answer)))
+            return Response(endpoint.status, self._encoded(endpoint, answer if form is None else form(*answer)))
         except Exception as problem:
             request.problem = problem
-            failed = as_failure(problem, repeatable=request.route is None or request.route.repeatable)
+            failed = as_failure(problem, repeatable=request.endpoint is None or request.endpoint.repeatable)
+            is_page = request.endpoint is not None and request.endpoint.view is not None
             if failed.pause:
                 await asyncio.sleep(failed.pause)
-            if failed.status == 401 and request.route is not None and request.route.is_page:
+            if failed.status == 401 and is_page:
                 request.problem = None
                 return self._to_sign_in(request)
-            if failed.answer.error.code == "forbidden" and request.route is not None and request.route.is_page:
+            if failed.answer.error.code == "forbidden" and is_page:
                 return page_handlers.shell(self, request, failed.status)  # the page says which role is needed
             headers = {name.encode(): value.encode() for name, value in failed.headers.items()}
             return Response(failed.status, self.encode(failed.answer), headers)
 
-    async def _body(self, request: Request, route: Route) -> Any:
+    async def _body(self, request: Request, kind: Any) -> Any:
         """The body of a request. A long one takes milliseconds: others are answered in between, and keys take turns."""
+        read = routes.reader(kind)
         if len(request.body) <= LONG_BODY:
-            return route.decode(request.body)
-        return await self.decoding.run(request.caller or NOT_ADMITTED, partial(route.decode, request.body))
+            return read(request.body)
+        return await self.decoding.run(request.caller or NOT_ADMITTED, partial(read, request.body))
 
-    def _encoded(self, route: Route, answer: Any) -> bytes:
+    def _encoded(self, endpoint: Endpoint, answer: Any) -> bytes:
         try:
             return self.encode(answer)
         except Exception as problem:
-            if route.method in SAFE_METHODS:
+            if endpoint.method in SAFE_METHODS:
                 raise
-            log(logging.ERROR, "an answer cannot be encoded", exc_info=problem, route=route.path)
+            log(logging.ERROR, "an answer cannot be encoded", exc_info=problem, route=endpoint.path)
             raise Uncertain(f"The request was carried out, but its answer cannot be written: {problem}") from problem
 
     def _to_sign_in(self, request: Request) -> Response:
@@ -243,8 +247,7 @@ class Service:
     def finish(self, request: Request, status: int) -> None:
         """Count a request whose response was sent, and log it."""
         seconds = time.perf_counter() - request.started
-        route = request.route
-        self.measures.answered(OTHER if route is None else route.path, status, seconds)
+        self.measures.answered(OTHER if request.endpoint is None else request.endpoint.path, status, seconds)
         self.request_log.write(request, status, seconds)
 
     # the service
@@ -319,7 +322,7 @@ def _kernels_in_use(engine: Engine) -> set[Kernels]:
 
 
 def _check_method(method: str, methods: Methods) -> None:
-    """Reject a method of a path that has no route for it, or no route at all."""
+    """Reject a method that a path does not have, or a path that has none."""
     if method not in HTTPMethod.__members__:
         raise unknown_method()
     if not methods:

@@ -1,27 +1,22 @@
-"""The messages of the HTTP API as types: msgspec checks bodies against them, and OpenAPI is generated from them.
+"""The HTTP API: its messages as types, and the table of endpoints. The clients, routing and OpenAPI follow from them.
 
-`Receipt` and `Outcome` are the engine's own values. msgspec writes named tuples as arrays, so `JSON_FORMS` has the
-JSON object for each.
+msgspec checks bodies and answers against the types. `Receipt` and `Outcome` are the engine's own values; msgspec writes
+named tuples as arrays, so `JSON_FORMS` has the JSON object for each. What an endpoint does is in the service.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair.engine import LONGEST_LABEL, GroupStatus, PeriodStatus
-from alphafair.engine.requests import Outcome, Receipt
-from alphafair.service.keys import Caller, Role
+from alphafair_client.answers import LONGEST_LABEL, GroupStatus, Outcome, PeriodStatus, Receipt
 
-if TYPE_CHECKING:
-    from alphafair.service.routes import Route
-
+Role = Literal["metrics", "read", "write", "log", "admin"]
 MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
 
 Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL)]
@@ -144,7 +139,7 @@ class NewExperiment(Body):
     settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
-class Change(Body):
+class ChangeRequest(Body):
     """One change of a running experiment: exactly one field.
 
     But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or
@@ -381,54 +376,132 @@ class Readiness(Struct, omit_defaults=True):
     unhealthy: dict[str, str] = {}
 
 
-# requests and responses as a whole
+STATUSES: Final = {  # by error code; every other code of a request that was understood has 422
+    "unknown_experiment": 404,
+    "unknown_arm": 404,
+    "unknown_context": 404,
+    "unknown_key": 404,
+    "unknown_decision": 404,
+    "experiment_exists": 409,
+    "arm_exists": 409,
+    "paused": 409,
+    "too_many_contexts": 409,
+    "id_taken": 409,
+    "not_activated": 409,
+    "conflict_decision": 409,
+    "expired_decision": 410,
+    "rolled_back_decision": 410,
+    "policy_failed": 503,
+}
 
 
-class Request:
-    """A request, from the end of its head on; the body is added while it arrives."""
-
-    __slots__ = (
-        "address",
-        "body",
-        "caller",
-        "chunked",
-        "complete",
-        "expects_continue",
-        "failure",
-        "headers",
-        "id",
-        "keep_alive",
-        "method",
-        "parameters",
-        "path",
-        "problem",
-        "query",
-        "route",
-        "started",
-        "target",
-    )
-
-    def __init__(self, method: str, target: bytes, headers: Mapping[bytes, bytes], address: str) -> None:
-        self.method, self.target, self.headers, self.address = method, target, headers, address
-        self.started = time.perf_counter()
-        self.body = bytearray()
-        self.complete = self.expects_continue = False
-        self.keep_alive = self.chunked = True  # chunked: whether the client understands a chunked answer
-        self.path = self.query = ""
-        self.id = b""
-        self.route: Route | None = None
-        self.parameters: Mapping[str, str] = {}
-        self.caller: Caller | None = None
-        self.failure: Exception | None = None  # known before the handler runs
-        self.problem: Exception | None = None  # for the log
+def status_of(code: str) -> int:
+    """The HTTP status of an error code; clients need it for items of batches, which have no status of their own."""
+    return STATUSES.get(code, 422)
 
 
-@dataclass(slots=True)
-class Response:
-    """A response; `stream`, if there is one, is sent after the body. Security headers are added unless given here."""
+# endpoints
 
-    status: int
-    body: bytes = b""
-    headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    content_type: bytes = b"application/json"
-    stream: AsyncIterator[bytes] | None = None
+PARAMETERS: Final = {
+    "name": "The name of an experiment.",
+    "id": "The id of a key: the part after af_.",
+    "file": "A path.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoint:
+    """A method and a path: who may use it, its messages, and how to send it. What it does is up to the service."""
+
+    method: str
+    path: str
+    role: Role | None  # None: open to everybody
+    group: str  # the heading on /docs
+    summary: str
+    answer: type | str  # a message, or a media type
+    body: type[Struct] | None = None
+    example: Mapping[str, Any] | None = None  # of the body
+    query: type[Struct] | None = None
+    status: int = 200
+    other_answers: Mapping[int, type] = field(default_factory=dict)  # besides those in `errors`
+    repeatable: bool = True  # whether sending it twice has the effect of sending it once
+    busy: bool = False  # whether it is used all the time, so that the service logs only its failures
+    in_api: bool = True  # whether programs may want it: described by OpenAPI
+    view: str | None = None  # what the page shows at this address
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in braces in the path."""
+        return [part.strip("{}.") for part in self.path.split("/") if part.startswith("{")]
+
+    @property
+    def errors(self) -> list[int]:
+        """The statuses of `ErrorAnswer`."""
+        named = [404, 422] if self.parameters or self.body else []
+        written = [] if self.repeatable else [504]
+        return sorted([400, 401, 403, 429, 500, 503, *named, *written, *([409, 413, 415] if self.body else [])])
+
+
+# fmt: off
+_EXPERIMENTS, _DECISIONS, _KEYS, _SERVICE = "experiments", "decisions and rewards", "keys", "the service"
+
+LIST = Endpoint("GET", "/v1/experiments", "read", _EXPERIMENTS,
+    "List the names of the experiments that the key may see.", Experiments)
+CREATE = Endpoint("POST", "/v1/experiments", "admin", _EXPERIMENTS,
+    "Create an experiment; the key must not be limited.", ExperimentAnswer,
+    NewExperiment, {"name": "home", "arms": ["ada", "ben"], "alpha": 0.9}, status=201, repeatable=False)
+SHOW = Endpoint("GET", "/v1/experiments/{name}", "read", _EXPERIMENTS,
+    "Show the current state of an experiment.", ExperimentAnswer)
+CHANGE = Endpoint("PATCH", "/v1/experiments/{name}", "admin", _EXPERIMENTS,
+    "Change a running experiment: exactly one change per request.", ExperimentAnswer,
+    ChangeRequest, {"alpha": 0.5}, repeatable=False)
+ERASE = Endpoint("DELETE", "/v1/experiments/{name}/contexts", "admin", _EXPERIMENTS,
+    "Erase a context's label and the ids of its decisions permanently; the numbers stay.", ExperimentAnswer,
+    query=ContextQuery, repeatable=False)
+HISTORY = Endpoint("GET", "/v1/experiments/{name}/history", "read", _EXPERIMENTS,
+    "List every change of an experiment: when, what, and by which key.", History)
+LOG = Endpoint("GET", "/v1/experiments/{name}/log", "log", _EXPERIMENTS,
+    "Download the log: context, arm, propensity and reward of every decision. One download per key, two in all.",
+    "application/octet-stream", query=LogQuery)
+
+DECIDE = Endpoint("POST", "/v1/experiments/{name}/decisions", "write", _DECISIONS,
+    "Draw an arm for a context. The same id again returns the same decision.", Receipt,
+    DecisionRequest, {"context": "visitor-7"}, busy=True)
+REWARD = Endpoint("POST", "/v1/experiments/{name}/rewards", "write", _DECISIONS,
+    "Report the reward of a decision. The same reward again has no effect; another one is a conflict.", Outcome,
+    RewardRequest, {"id": "order-1", "reward": 0.8}, other_answers={410: ErrorAnswer}, busy=True)
+ACTIVATE = Endpoint("POST", "/v1/experiments/{name}/activations", "write", _DECISIONS,
+    "Report that a deferred decision was carried out: from then on it counts.", Outcome,
+    ActivationRequest, {"id": "order-1"}, other_answers={410: ErrorAnswer}, busy=True)
+DECIDE_MANY = Endpoint("POST", "/v1/experiments/{name}/decisions/batch", "write", _DECISIONS,
+    "Make up to 1,000 decisions: one answer per item, in order. An item with an error does not affect the others.",
+    DecisionAnswers, DecisionBatch, {"items": [{"context": "visitor-7"}, {"context": "visitor-8"}]}, busy=True)
+REWARD_MANY = Endpoint("POST", "/v1/experiments/{name}/rewards/batch", "write", _DECISIONS,
+    "Report up to 1,000 rewards: one answer per item, in order.", RewardAnswers,
+    RewardBatch, {"items": [{"id": "order-1", "reward": 0.8}]}, busy=True)
+
+CREATE_KEY = Endpoint("POST", "/v1/keys", "admin", _KEYS,
+    "Create a key. Only this answer shows it. The first one must be an admin key without limits.", CreatedKey,
+    NewKey, {"role": "write", "name": "the shop"}, status=201, repeatable=False)
+LIST_KEYS = Endpoint("GET", "/v1/keys", "admin", _KEYS,
+    "List all keys without their secrets.", Keys)
+ROTATE_KEY = Endpoint("POST", "/v1/keys/{id}/rotations", "admin", _KEYS,
+    "Replace a key by a new one of the same name, role and limits; the old one expires after `grace` seconds.",
+    CreatedKey, Rotation, {"grace": 3600.0}, status=201, repeatable=False)
+REVOKE_KEY = Endpoint("DELETE", "/v1/keys/{id}", "admin", _KEYS,
+    "Revoke a key.", KeyAnswer)
+
+HEALTH = Endpoint("GET", "/health", None, _SERVICE,
+    "Report that the process is running.", Health, busy=True)
+READY = Endpoint("GET", "/ready", None, _SERVICE,
+    "Report whether decisions are made now; with a key, also why not.", Readiness,
+    other_answers={503: Readiness}, busy=True)
+METRICS = Endpoint("GET", "/metrics", "metrics", _SERVICE,
+    "Show counts and times for Prometheus.", "text/plain; charset=utf-8", busy=True)
+OPENAPI = Endpoint("GET", "/openapi.json", "read", _SERVICE,
+    "Describe the routes for programs.", dict)
+DOCS = Endpoint("GET", "/docs", "read", _SERVICE,
+    "Describe the routes for people.", "text/html; charset=utf-8", in_api=False)
+# fmt: on
+
+ENDPOINTS: Final = tuple(each for each in list(vars().values()) if isinstance(each, Endpoint))  # in this order

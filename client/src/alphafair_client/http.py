@@ -1,6 +1,6 @@
 """HTTP/1.1 for the clients: h11 parses and formats messages, two pools of connections send and receive the bytes.
 
-`ThreadPool` blocks, `AsyncPool` is awaited. What they share is in `Endpoint` and `Exchange`, which do no I/O. Both
+`ThreadPool` blocks, `AsyncPool` is awaited. What they share is in `Destination` and `Exchange`, which do no I/O. Both
 return a `Reply`, whatever its status, or raise `Lost`, within the time they are given.
 """
 
@@ -19,12 +19,10 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
-from alphafair import __version__
-from alphafair.errors import InvalidArgument
-from alphafair.extras import needed_by
+import h11
 
-with needed_by("The client", "client"):
-    import h11
+from alphafair_client import __version__
+from alphafair_client.answers import InvalidArgument
 
 CHUNK_BYTES = 1 << 16
 MAX_REPLY_BYTES = 1 << 26  # of a reply in memory
@@ -62,7 +60,7 @@ class Lost(Exception):
         self.sent, self.temporary = sent, temporary
 
 
-class Endpoint:
+class Destination:
     """The address of the service and the headers of every request, checked when a client is created."""
 
     def __init__(
@@ -144,13 +142,13 @@ def _is_host(host: str) -> bool:
 class Exchange:
     """One request and its reply on a connection: bytes to send, bytes received."""
 
-    def __init__(self, parser: h11.Connection, endpoint: Endpoint, request: HttpRequest) -> None:
+    def __init__(self, parser: h11.Connection, destination: Destination, request: HttpRequest) -> None:
         self._parser, self._save_to = parser, request.save_to
         self._status, self._headers, self._body, self._size = 0, dict[str, str](), list[bytes](), 0
-        headers = list(endpoint.headers)
+        headers = list(destination.headers)
         if request.body is not None:
             headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(request.body))]
-        head = h11.Request(method=request.method, target=endpoint.path + request.path, headers=headers)
+        head = h11.Request(method=request.method, target=destination.path + request.path, headers=headers)
         events = [head, *([h11.Data(data=request.body)] if request.body else []), h11.EndOfMessage()]
         self.outgoing = b"".join(parser.send(event) or b"" for event in events)
 
@@ -243,8 +241,8 @@ class _Connection(NamedTuple):
 class ThreadPool:
     """Connections for any number of threads; they block."""
 
-    def __init__(self, endpoint: Endpoint, max_connections: int) -> None:
-        self._endpoint, self._max = endpoint, max_connections
+    def __init__(self, destination: Destination, max_connections: int) -> None:
+        self._destination, self._max = destination, max_connections
         self._closed = False
         self._start()
 
@@ -273,7 +271,7 @@ class ThreadPool:
             until = min(deadline, time.monotonic() + longest)
             connection = (self._take_idle() if request.repeatable else None) or self._connected(until)
             try:
-                exchange = Exchange(connection.parser, self._endpoint, request)
+                exchange = Exchange(connection.parser, self._destination, request)
                 reply = self._replied(connection.socket, exchange, until)
             except BaseException:
                 connection.socket.close()
@@ -319,16 +317,16 @@ class ThreadPool:
         connection.socket.close()
 
     def _connected(self, until: float) -> _Connection:
-        endpoint = self._endpoint
+        destination = self._destination
         try:
-            if endpoint.unix_socket is not None:
-                connection = _opened(socket.AF_UNIX, endpoint.unix_socket, _remaining(until))
+            if destination.unix_socket is not None:
+                connection = _opened(socket.AF_UNIX, destination.unix_socket, _remaining(until))
             else:
-                connection = self._first_to_connect(endpoint.numeric_addresses() or self._resolved(until), until)
-            if endpoint.ssl_context is not None:
+                connection = self._first_to_connect(destination.numeric_addresses() or self._resolved(until), until)
+            if destination.ssl_context is not None:
                 try:
                     connection.settimeout(_remaining(until))
-                    connection = endpoint.ssl_context.wrap_socket(connection, server_hostname=endpoint.host)
+                    connection = destination.ssl_context.wrap_socket(connection, server_hostname=destination.host)
                 except BaseException:
                     connection.close()
                     raise
@@ -342,7 +340,9 @@ class ThreadPool:
 
         def resolve() -> None:
             try:
-                found.set_result(socket.getaddrinfo(self._endpoint.host, self._endpoint.port, type=socket.SOCK_STREAM))
+                found.set_result(
+                    socket.getaddrinfo(self._destination.host, self._destination.port, type=socket.SOCK_STREAM)
+                )
             except Exception as problem:
                 found.set_exception(problem)
 
@@ -429,8 +429,8 @@ class _AsyncConnection(asyncio.Protocol):
 class AsyncPool:
     """Connections for any number of tasks of one event loop; in another loop, new ones are opened."""
 
-    def __init__(self, endpoint: Endpoint, max_connections: int) -> None:
-        self._endpoint, self._max = endpoint, max_connections
+    def __init__(self, destination: Destination, max_connections: int) -> None:
+        self._destination, self._max = destination, max_connections
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: list[_AsyncConnection] = []
@@ -462,7 +462,7 @@ class AsyncPool:
             async with asyncio.timeout(seconds):
                 if connection is None:
                     connection = await self._connected(time.monotonic() + seconds)
-                exchange = Exchange(connection.parser, self._endpoint, request)
+                exchange = Exchange(connection.parser, self._destination, request)
                 reply = await connection.reply_to(exchange)
         except BaseException as problem:
             if connection is not None:
@@ -483,16 +483,16 @@ class AsyncPool:
         return None
 
     async def _connected(self, until: float) -> _AsyncConnection:
-        endpoint, loop = self._endpoint, asyncio.get_running_loop()
-        security: dict[str, Any] = {"ssl": endpoint.ssl_context}
-        if endpoint.ssl_context is not None:
-            security["server_hostname"] = endpoint.host
+        destination, loop = self._destination, asyncio.get_running_loop()
+        security: dict[str, Any] = {"ssl": destination.ssl_context}
+        if destination.ssl_context is not None:
+            security["server_hostname"] = destination.host
         try:
-            if endpoint.unix_socket is not None:
-                _, connection = await loop.create_unix_connection(_AsyncConnection, endpoint.unix_socket, **security)
+            if destination.unix_socket is not None:
+                _, connection = await loop.create_unix_connection(_AsyncConnection, destination.unix_socket, **security)
                 return connection
-            addresses = endpoint.numeric_addresses() or await loop.getaddrinfo(
-                endpoint.host, endpoint.port, type=socket.SOCK_STREAM
+            addresses = destination.numeric_addresses() or await loop.getaddrinfo(
+                destination.host, destination.port, type=socket.SOCK_STREAM
             )
             for left in range(len(addresses), 0, -1):
                 family, _, _, _, address = addresses[-left]

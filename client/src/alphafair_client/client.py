@@ -2,7 +2,7 @@
 
 Every call is written once, in `_Calls`, as a generator: it yields what to send and how long to pause, receives the
 replies, and returns the result. `Client` runs these generators with blocking sockets, `AsyncClient` with asyncio; see
-`client_http`. Paths, methods, answer types and what may be sent twice come from the table of routes.
+`http`. Paths, methods, answer types and what may be sent twice come from the table of endpoints in `api`.
 """
 
 from __future__ import annotations
@@ -32,24 +32,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, NamedTuple, ParamSpec, Self, SupportsFloat, TypeVar
 from urllib.parse import quote
 
-import numpy as np
+import msgspec
 
-from alphafair import validate
-from alphafair.engine.requests import Outcome, Receipt
-from alphafair.errors import InvalidArgument
-from alphafair.extras import needed_by
-from alphafair.formatting import json_alpha
-from alphafair.groups import Groups
-
-with needed_by("The client", "client"):
-    import h11  # noqa: F401 - for client_http
-    import msgspec
-
-from alphafair.service import routes
-from alphafair.service.client_http import AsyncPool, Endpoint, HttpRequest, Lost, Reply, ThreadPool
-from alphafair.service.errors import status_of
-from alphafair.service.messages import JSON_FORMS, ChangeItem, ExperimentAnswer, NewExperiment
-from alphafair.service.routes import Route
+from alphafair_client import api, checks
+from alphafair_client.answers import InvalidArgument, Outcome, Receipt, ServiceError
+from alphafair_client.api import (
+    JSON_FORMS,
+    ChangeItem,
+    Endpoint,
+    ExperimentAnswer,
+    GroupsOfArms,
+    NewExperiment,
+    status_of,
+)
+from alphafair_client.http import AsyncPool, Destination, HttpRequest, Lost, Reply, ThreadPool
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds
 LONGEST_TIMEOUT = 1e6  # seconds
@@ -62,27 +58,6 @@ CHECK_URL = "Check the url, and any proxy between this program and the service."
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Reward = SupportsFloat | Mapping[str, SupportsFloat]
-
-
-class ServiceError(Exception):
-    """A call that failed: the status of the answer, and the parts of its error.
-
-    Arguments that cannot be sent, such as a reward that is not a number, raise it too, with status 422. `code` is the
-    service's code, `bad_answer` for a success that cannot be read, and for an answer that is not from the service the
-    name of its status, such as `bad_gateway`.
-    """
-
-    def __init__(self, status: int, code: str, message: str, argument: str | None = None, repair: str | None = None):
-        super().__init__(status, code, message, argument, repair)
-        self.status, self.code, self.message, self.argument, self.repair = status, code, message, argument, repair
-
-    def __str__(self) -> str:
-        where = f" ({self.argument})" if self.argument else ""
-        repair = "" if self.repair is None or self.repair in self.message else f" {self.repair}"
-        return f"{self.status} {self.code}{where}: {self.message}{repair}"
-
-
-Failure = ServiceError | ConnectionError
 
 
 class Attempt(NamedTuple):
@@ -122,24 +97,24 @@ class _Settings:
         unix_socket: str | os.PathLike[str] | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._timeout = validate.number("timeout", timeout, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
-        self._retries = validate.integer("retries", retries, low=0)
-        endpoint = Endpoint(url, key=key, unix_socket=unix_socket, ssl_context=ssl_context)
-        self._open(endpoint, validate.integer("max_connections", max_connections, low=1))
+        self._timeout = checks.number("timeout", timeout, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
+        self._retries = checks.integer("retries", retries, low=0)
+        destination = Destination(url, key=key, unix_socket=unix_socket, ssl_context=ssl_context)
+        self._open(destination, checks.integer("max_connections", max_connections, low=1))
 
-    def _open(self, endpoint: Endpoint, max_connections: int) -> None:
+    def _open(self, destination: Destination, max_connections: int) -> None:
         raise NotImplementedError
 
     def _terms(self, timeout: float | None) -> Terms:
         try:
             seconds = self._timeout if timeout is None else timeout
-            seconds = validate.number("timeout", seconds, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
+            seconds = checks.number("timeout", seconds, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
         except InvalidArgument as problem:
             raise ServiceError(422, "bad_request", str(problem), problem.argument, problem.repair) from None
         return Terms(seconds, time.monotonic() + seconds, self._retries)
 
     def _change(self, name: str, timeout: float | None, **change: Any) -> Call[ExperimentAnswer]:
-        return _call(self._terms(timeout), routes.CHANGE, change, name=name)
+        return _call(self._terms(timeout), api.CHANGE, change, name=name)
 
 
 class _Calls(_Settings):
@@ -159,15 +134,15 @@ class _Calls(_Settings):
     ) -> Call[Receipt]:
         """Draw an arm for a context. Without an `id`, a new one is sent, so that repeated attempts are one decision."""
         body = _decision(context, id, available, deferred)
-        return _call(self._terms(timeout), routes.DECIDE, body, name=experiment)
+        return _call(self._terms(timeout), api.DECIDE, body, name=experiment)
 
     def reward(self, id: str, reward: Reward, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
         """Report the reward of a decision: "applied" or "repeated"; any other outcome raises `ServiceError`."""
-        return _call(self._terms(timeout), routes.REWARD, _reward(id, reward), name=experiment)
+        return _call(self._terms(timeout), api.REWARD, _reward(id, reward), name=experiment)
 
     def activate(self, id: str, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
         """Report that a deferred decision was carried out: "activated" or "repeated"."""
-        return _call(self._terms(timeout), routes.ACTIVATE, {"id": _label("id", id)}, name=experiment)
+        return _call(self._terms(timeout), api.ACTIVATE, {"id": _label("id", id)}, name=experiment)
 
     def decide_many(
         self,
@@ -178,7 +153,7 @@ class _Calls(_Settings):
         deferred: bool | Iterable[bool] = False,
         *,
         timeout: float | None = None,
-    ) -> Call[list[Receipt | Failure]]:
+    ) -> Call[list[Receipt | ServiceError | ConnectionError]]:
         """Draw an arm for each context, in order; an item that fails has the exception that `decide` would raise.
 
         `ids` has one entry per context. `available` is one list of arms for all contexts, or one list or None per
@@ -190,7 +165,7 @@ class _Calls(_Settings):
         arms: Any = None if available is None else _list("available", available)
         if arms is None or all(isinstance(arm, str) for arm in arms):
             arms = [arms] * len(labels)
-        one = isinstance(deferred, bool | np.bool_)
+        one = checks.is_bool(deferred)
         columns = {
             "ids": [None] * len(labels) if ids is None else _list("ids", ids),
             "available": arms,
@@ -201,14 +176,14 @@ class _Calls(_Settings):
                 repair = f"There are {len(labels)} contexts."
                 raise _invalid(name, "as many as contexts", f"{len(column)} of them", repair)
         items = [_item(_decision, *row) for row in zip(labels, *columns.values(), strict=True)]
-        return _batch(self._terms(timeout), routes.DECIDE_MANY, experiment, items, Receipt)
+        return _batch(self._terms(timeout), api.DECIDE_MANY, experiment, items, Receipt)
 
     def reward_many(
         self, rewards: Iterable[tuple[str, Reward]], *, experiment: str, timeout: float | None = None
-    ) -> Call[list[Outcome | Failure]]:
+    ) -> Call[list[Outcome | ServiceError | ConnectionError]]:
         """Report pairs of id and reward; an item that fails has the exception that `reward` would raise."""
         items = [_item(_reward, *_pair(pair)) for pair in _list("rewards", rewards)]
-        return _batch(self._terms(timeout), routes.REWARD_MANY, experiment, items, Outcome)
+        return _batch(self._terms(timeout), api.REWARD_MANY, experiment, items, Outcome)
 
     # experiments
 
@@ -221,26 +196,27 @@ class _Calls(_Settings):
         body |= {key: value for key, value in settings.items() if key not in of_policy}
         if of_policy:
             body["settings"] = of_policy
-        if isinstance(body.get("groups"), Groups):
-            body["groups"] = vars(body["groups"])
+        groups = body.get("groups")
+        if all(hasattr(groups, field) for field in GroupsOfArms.__struct_fields__):  # an `alphafair.Groups`
+            body["groups"] = {field: getattr(groups, field) for field in GroupsOfArms.__struct_fields__}
         if "alpha" in body:
             body["alpha"] = _alpha(body["alpha"])
         if isinstance(body.get("period_start"), datetime):
             body["period_start"] = body["period_start"].isoformat()
-        return _call(self._terms(timeout), routes.CREATE, body)
+        return _call(self._terms(timeout), api.CREATE, body)
 
     def experiments(self, *, timeout: float | None = None) -> Call[list[str]]:
         """The names of the experiments that the key may see."""
-        found: Any = yield from _call(self._terms(timeout), routes.LIST)
+        found: Any = yield from _call(self._terms(timeout), api.LIST)
         return list(found.experiments)
 
     def experiment(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """The current state of an experiment: the fields of `Engine.experiment`, and two more measures of fairness."""
-        return _call(self._terms(timeout), routes.SHOW, name=name)
+        return _call(self._terms(timeout), api.SHOW, name=name)
 
     def history(self, name: str, *, timeout: float | None = None) -> Call[list[ChangeItem]]:
         """Every change of an experiment: position, time, kind, author and details."""
-        found: Any = yield from _call(self._terms(timeout), routes.HISTORY, name=name)
+        found: Any = yield from _call(self._terms(timeout), api.HISTORY, name=name)
         return list(found.items)
 
     def add_arm(
@@ -309,7 +285,7 @@ class _Calls(_Settings):
     def erase(self, name: str, context: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """Erase a context's label and the ids of its decisions permanently; the numbers stay."""
         query = f"?label={quote(_label('context', context), safe='')}"
-        return _call(self._terms(timeout), routes.ERASE, query=query, name=name)
+        return _call(self._terms(timeout), api.ERASE, query=query, name=name)
 
     def export(
         self, name: str, path: str | os.PathLike[str], format: str | None = None, *, timeout: float = EXPORT_TIMEOUT
@@ -320,9 +296,9 @@ class _Calls(_Settings):
         """
         target = Path(os.path.realpath(path))
         form = target.suffix.removeprefix(".") if format is None else str(format)
-        terms, address = self._terms(timeout), _path(routes.LOG, {"name": name}) + f"?format={quote(form, safe='')}"
+        terms, address = self._terms(timeout), _path(api.LOG, {"name": name}) + f"?format={quote(form, safe='')}"
         with _replaced_at_the_end(target) as file:
-            request = HttpRequest(routes.LOG.method, address, save_to=file)
+            request = HttpRequest(api.LOG.method, address, save_to=file)
             reply = yield from _reply(request, terms)
             if not 200 <= reply.status < 300:
                 raise _error(reply)
@@ -410,8 +386,8 @@ class Client(_Settings):
     def __exit__(self, *problem: object) -> None:
         self.close()
 
-    def _open(self, endpoint: Endpoint, max_connections: int) -> None:
-        self._pool = ThreadPool(endpoint, max_connections)
+    def _open(self, destination: Destination, max_connections: int) -> None:
+        self._pool = ThreadPool(destination, max_connections)
 
     def _run(self, call: Call[Result]) -> Result:
         with closing(call):
@@ -472,8 +448,8 @@ class AsyncClient(_Settings):
     async def __aexit__(self, *problem: object) -> None:
         await self.close()
 
-    def _open(self, endpoint: Endpoint, max_connections: int) -> None:
-        self._pool = AsyncPool(endpoint, max_connections)
+    def _open(self, destination: Destination, max_connections: int) -> None:
+        self._pool = AsyncPool(destination, max_connections)
 
     async def _run(self, call: Call[Result]) -> Result:
         with closing(call):
@@ -499,13 +475,13 @@ class AsyncClient(_Settings):
 
 
 def _call(
-    terms: Terms, route: Route, body: Mapping[str, Any] | None = None, *, query: str = "", **parameters: str
+    terms: Terms, endpoint: Endpoint, body: Mapping[str, Any] | None = None, *, query: str = "", **parameters: str
 ) -> Call[Any]:
-    """Send a request of a route, and read its answer as the type in the table."""
+    """Send a request to an endpoint, and read its answer as the type in the table."""
     encoded = None if body is None else _encoded(body)
-    request = HttpRequest(route.method, _path(route, parameters) + query, encoded, route.repeatable)
+    request = HttpRequest(endpoint.method, _path(endpoint, parameters) + query, encoded, endpoint.repeatable)
     reply = yield from _reply(request, terms)
-    return _result(request, reply, route.answer)
+    return _result(request, reply, endpoint.answer)
 
 
 def _reply(request: HttpRequest, terms: Terms) -> Call[Reply]:
@@ -681,17 +657,17 @@ def _invalid(argument: str, allowed: str, value: object, repair: str, code: str 
     return ServiceError(422, code, f"{argument} must be {allowed}; got {reprlib.repr(value)}.", argument, repair)
 
 
-def _path(route: Route, parameters: Mapping[str, Any]) -> str:
+def _path(endpoint: Endpoint, parameters: Mapping[str, Any]) -> str:
     for name in parameters.values():
         try:
             if name in ("", ".", ".."):  # which would be another address
                 raise ValueError
-            return route.path.format(name=quote(name, safe=""))
+            return endpoint.path.format(name=quote(name, safe=""))
         except (TypeError, ValueError):
             message = f"experiment must be the name of an experiment; got {reprlib.repr(name)}."
             repair = "Pass one of the names that experiments() returns."
             raise ServiceError(404, "unknown_experiment", message, "experiment", repair) from None
-    return route.path
+    return endpoint.path
 
 
 def _label(argument: str, value: Any) -> str:
@@ -711,7 +687,7 @@ def _list(argument: str, values: Any) -> list[Any]:
 
 def _number(argument: str, value: Any) -> float:
     try:
-        number = math.nan if isinstance(value, str | bytes | bool | np.bool_) else float(value)
+        number = math.nan if isinstance(value, str | bytes) or checks.is_bool(value) else float(value)
     except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
@@ -722,7 +698,9 @@ def _number(argument: str, value: Any) -> float:
 
 def _alpha(value: Any) -> Any:
     """Return alpha as JSON has it, where infinity is a string; the service checks everything else."""
-    return json_alpha(float(value)) if isinstance(value, numbers.Real) and not isinstance(value, bool) else value
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return value
+    return "inf" if value == math.inf else float(value)
 
 
 def _new_id() -> str:
@@ -780,7 +758,7 @@ def _pair(pair: Any) -> tuple[Any, Any]:
 
 
 def _batch(
-    terms: Terms, route: Route, experiment: str, items: Sequence[bytes | ServiceError], kind: Any
+    terms: Terms, endpoint: Endpoint, experiment: str, items: Sequence[bytes | ServiceError], kind: Any
 ) -> Call[list[Any]]:
     """One result per item, in order; requests are sent one after the other.
 
@@ -789,14 +767,14 @@ def _batch(
     request was done: if the service rejects an item while it reads the request (422), the others are sent without it;
     if a request is too long (413), it is sent in halves, down to the item that is too long by itself.
     """
-    path = _path(route, {"name": experiment})
+    path = _path(endpoint, {"name": experiment})
     results: list[Any] = [item if isinstance(item, ServiceError) else None for item in items]
     waiting = deque(_slices(items))
     answered = False
     while waiting:
         indices = waiting.popleft()
         sent = [item for k in indices if isinstance(item := items[k], bytes)]
-        request = HttpRequest(route.method, path, b'{"items":[%s]}' % b",".join(sent), route.repeatable)
+        request = HttpRequest(endpoint.method, path, b'{"items":[%s]}' % b",".join(sent), endpoint.repeatable)
         try:
             reply = yield from _reply(request, terms)
             found = _item_results(request, reply, len(indices), kind)
@@ -837,7 +815,7 @@ def _slices(items: Sequence[bytes | ServiceError]) -> Iterator[list[int]]:
         yield indices
 
 
-def _rejected_item(problem: Failure, n: int) -> tuple[int, ServiceError] | None:
+def _rejected_item(problem: ServiceError | ConnectionError, n: int) -> tuple[int, ServiceError] | None:
     """The position of the item that a request was rejected for, and the error as its own."""
     if isinstance(problem, ServiceError) and problem.status == 413 and n == 1:
         return 0, problem
