@@ -115,7 +115,7 @@ def test_the_linear_problem_leaves_no_slack() -> None:
 
 
 def favourite(policy: Any, context: int) -> np.ndarray:
-    policy._prepare(policy._memory, context)
+    policy.stepper.prepare(policy._memory, context)
     return np.array(policy._memory.scratch[adaptive_full.T.scores])
 
 
@@ -205,7 +205,7 @@ class Round(NamedTuple):
 
 def before(policy: Any, context: int) -> Round:
     n, memory = policy.n_arms, policy._memory
-    policy._prepare(memory, context)
+    policy.stepper.prepare(memory, context)
     m, a, b, raised = (memory.scratch[row].copy() for row in (T.predicted, T.scores, T.guaranteed, T.raised))
     peak, h, q, gamma, eta = memory.parts[[P.peak, P.share, P.safe_share, P.exploration, P.rate]].tolist()
     now = learned(policy)

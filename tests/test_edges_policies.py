@@ -414,7 +414,7 @@ def test_a_damaged_memory_is_not_drawn_from(broken: list[float]) -> None:
     policy._learned.named()["x"][0] = broken
     asked: list[Callable[[], object]] = [
         lambda: policy.choose(0),
-        lambda: policy._draw_arm(0, 0.5),
+        lambda: policy.stepper.draw_alone(0, 0.5),
         lambda: policy.probabilities(0),
         lambda: policy.choose(0, available=[True, True, False]) if np.isnan(broken[0]) else policy.choose(0),
     ]
@@ -461,5 +461,5 @@ def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(AlphaFairBandit, "_raise_propensity", refuse)
         assert "something has changed" in planted("alpha-fair-bandit")
     with monkeypatch.context() as patch:
-        patch.setattr("alphafair.policy.memory.Learned.read", lambda memory, state: None)
+        patch.setattr("alphafair.policy.archive.read", lambda learned, state: None)
         assert "saves otherwise" in planted("hedge")

@@ -87,7 +87,7 @@ def test_max_contexts_must_be_a_positive_integer(tmp_path: Path, value: Any) -> 
 def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
     with mock.patch.object(live, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("wide", arms=[f"{k}" for k in range(500)])
-        row = live_state(engine, "wide").experiments["wide"].policy._bytes_per_context
+        row = live_state(engine, "wide").experiments["wide"].policy.stepper.bytes_per_context
         limit = engine.experiment("wide").max_contexts
         assert row > 500 * 8
         assert limit == 5_000_000 // (experiment.CONTEXT_COPIES * row + experiment.LABEL_BYTES)
@@ -132,7 +132,7 @@ def test_the_memory_per_context_is_not_underestimated(name: str, variant: str) -
     peaks = {n: highest(name, variant, n) for n in (few, many)}
     policy = made(name, variant, 1)
     per_context = (peaks[many] - peaks[few]) / (many - few)
-    assert per_context <= experiment.CONTEXT_COPIES * policy._bytes_per_context + experiment.LABEL_BYTES
+    assert per_context <= experiment.CONTEXT_COPIES * policy.stepper.bytes_per_context + experiment.LABEL_BYTES
 
 
 def highest(name: str, variant: str, n_contexts: int) -> int:
@@ -329,7 +329,7 @@ engine.submit([Decide("home", f"{k}") for k in range(1500)])
 engine.close()
 engine = Engine.open(sys.argv[1])
 policy = live_state(engine, "home").experiments["home"].policy
-size = policy._bytes_per_context * policy.n_contexts
+size = policy.stepper.bytes_per_context * policy.n_contexts
 del policy
 with open("/proc/self/statm") as file:
     now = int(file.read().split()[0]) * resource.getpagesize()

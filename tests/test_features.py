@@ -432,11 +432,11 @@ def test_a_regressor_takes_the_place_of_the_least_squares(feedback: str, of: str
     with pytest.raises(InvalidArgument, match="regressor must be None for a snapshot"):
         policy.snapshot()
     if feedback == "bandit":  # nothing is taught by what is refused
-        before = [None if each is None else each.moment.copy() for each in policy._regressors.fitted]  # type: ignore[union-attr]
+        before = [None if each is None else each.moment.copy() for each in policy._learned.regressors.fitted]  # type: ignore[union-attr]
         odd = decision._replace(propensity=1e-9, probabilities=None)
         with pytest.raises(InvalidArgument, match="propensity"):
             policy.update(odd, 1.0)
-        for each, moment in zip(policy._regressors.fitted, before, strict=True):  # type: ignore[union-attr]
+        for each, moment in zip(policy._learned.regressors.fitted, before, strict=True):  # type: ignore[union-attr]
             assert each is None or np.array_equal(each.moment, moment)
 
 

@@ -457,7 +457,7 @@ def test_a_propensity_below_every_floor_is_refused(made: Any, floor: Any, least:
     assert (policy.cumulative_rewards == 0.0).all()
     for _ in range(300):
         decision = policy.choose(0)
-        assert decision.propensity >= policy._least_propensity(0) > 0.0
+        assert decision.propensity >= policy.stepper.least_propensity(0) > 0.0
         policy.update(decision, 0.5)
 
 
@@ -469,7 +469,7 @@ def test_drawing_alone_draws_what_choosing_does(kind: str) -> None:
     for t in range(30):
         uniform = float(rng.random())
         decision = policy.choose(t % 2, rng=type("Known", (), {"random": lambda _, known=uniform: known})())
-        assert policy._draw_arm(t % 2, uniform) == (decision.arm, decision.propensity)
+        assert policy.stepper.draw_alone(t % 2, uniform) == (decision.arm, decision.propensity)
         policy.update(decision, rng.random(policy.n_arms) if policy.feedback == "full" else float(rng.random()))
         if t == 15:
             policy.retire(1)

@@ -182,9 +182,9 @@ def test_a_refused_update_can_be_repeated() -> None:
 def test_an_interrupted_expectation_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = AlphaFairAdaptive(2, 3, seed=0)
     decision = policy.choose(0)
-    flawed = replace(policy._algorithm, expect=lambda *arguments: 1 // 0)
+    flawed = replace(policy.stepper.algorithm, expect=lambda *arguments: 1 // 0)
     with monkeypatch.context() as patch:
-        patch.setattr(policy, "_algorithm", flawed)
+        patch.setattr(policy.stepper, "algorithm", flawed)
         with pytest.raises(ZeroDivisionError):
             policy.expect(decision)
     with pytest.raises(InvalidArgument, match="is not expected yet"):

@@ -398,7 +398,7 @@ def test_a_decision_holds_numbers_of_python(name: str) -> None:
         policy = POLICIES[name](2, 3, seed=0, **settings_)
         for n in range(4):
             masked = policy.choose(n % 2, available=[True, False, True])
-            for arm, propensity in (policy.choose(n % 2)[1:3], masked[1:3], policy._draw_arm(n % 2, 0.25 * n)):
+            for arm, propensity in (policy.choose(n % 2)[1:3], masked[1:3], policy.stepper.draw_alone(n % 2, 0.25 * n)):
                 assert (type(arm), type(propensity)) == (int, float), settings_
             if n == 1:
                 policy.retire(1)

@@ -84,7 +84,7 @@ def test_a_log_with_retired_arms_is_booked_and_learned_as_one_by_one(make: Any) 
 @pytest.mark.parametrize("name", PAIRS)
 def test_delays_run_compiled_as_stepwise(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     delay = np.random.default_rng(1).integers(0, 90, 600).astype(np.int32) if kind == "random" else kind
-    monkeypatch.setattr("alphafair.policy.base.MOST_ROUNDS", 128)
+    monkeypatch.setattr("alphafair.policy.stepper.MOST_ROUNDS", 128)
     results = []
     for compiled in (True, False):
         policy, _ = make_pair(name, 3, 4, np.random.default_rng(2))
@@ -224,8 +224,8 @@ def test_a_full_log_books_what_retired_arms_earned() -> None:
 def test_arms_must_not_change_during_a_run() -> None:
     policy = AlphaFairBandit(1, 3)
     with pytest.raises(InvalidArgument, match=r"policy must be a policy with the live arms \[0, 2\] during"):
-        policy._run(np.array([0, 2]), "play", 1)
-    assert Uniform(1, 3)._least_propensity(0) == 0.0
+        policy.stepper.run(np.array([0, 2]), "play", 1)
+    assert Uniform(1, 3).stepper.least_propensity(0) == 0.0
 
 
 def test_matching_rounds_stepwise_and_compiled_are_the_same() -> None:

@@ -28,7 +28,7 @@ def test_records(compiled: bool, every: int | None, rounds: list[int]) -> None:
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_blocks_do_not_show(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = simulate(AlphaFairBandit(3, 4), STREAM, record_every=13)
-    monkeypatch.setattr("alphafair.policy.base.MOST_ROUNDS", block)
+    monkeypatch.setattr("alphafair.policy.stepper.MOST_ROUNDS", block)
     parts = simulate(AlphaFairBandit(3, 4), STREAM, record_every=13)
     assert np.array_equal(whole.accounts, parts.accounts)
     assert np.array_equal(whole.pulls, parts.pulls)

@@ -106,7 +106,7 @@ def test_switching_after_any_steps_leaves_the_same_snapshot(name: str, monkeypat
     n_steps, snapshots = 12, []
     for switch in range(n_steps + 1):
         policy = MAKERS[name]()
-        monkeypatch.setattr(policy, "_bundle", jit.Bundle(None))
+        monkeypatch.setattr(policy.stepper, "bundle", jit.Bundle(None))
         monkeypatch.setenv("ALPHAFAIR_JIT", "off")
         state_after(policy, 0, switch)
         monkeypatch.setenv("ALPHAFAIR_JIT", "now")
@@ -141,7 +141,7 @@ def test_a_run_that_switches_on_the_way_equals_one_that_does_not(monkeypatch: py
         monkeypatch.setenv("ALPHAFAIR_JIT", mode)
         policy = AlphaFairAdaptive(3, 4, alpha=0.5, seed=1)
         bundle = jit.Bundle(None)
-        monkeypatch.setattr(policy, "_bundle", bundle)
+        monkeypatch.setattr(policy.stepper, "bundle", bundle)
         answers = iter(switches)
         monkeypatch.setattr(bundle, "_pays", lambda more, answers=answers: next(answers, True))
         trace = simulate(policy, stream, record_every=50)
@@ -244,7 +244,7 @@ def test_policies_of_others_are_compiled_here_when_it_pays(monkeypatch: pytest.M
     class Theirs(Hedge):
         pass
 
-    found = Theirs(2, 3, horizon=9)._bundle
+    found = Theirs(2, 3, horizon=9).stepper.bundle
     assert found.kernels is None
     found.spend(1.0, 10)
     assert not found.use_machine_code()
@@ -290,11 +290,11 @@ def play():
 def test_a_process_switches_to_machine_code_of_its_helper(tmp_path: Path) -> None:
     code = f"""{LONG}
 end = time.monotonic() + 200
-while not policy._bundle._use_machine_code and time.monotonic() < end:
+while not policy.stepper.bundle._use_machine_code and time.monotonic() < end:
     play()
     time.sleep(0.01)
-helper = policy._bundle._helper
-print("numba" in sys.modules, helper.wait(), policy._bundle.on_disk())
+helper = policy.stepper.bundle._helper
+print("numba" in sys.modules, helper.wait(), policy.stepper.bundle.on_disk())
 """
     assert run(code, cache=tmp_path) == "True 0 True"
 
@@ -303,7 +303,7 @@ print("numba" in sys.modules, helper.wait(), policy._bundle.on_disk())
 def test_fork_and_exit_while_a_helper_compiles(tmp_path: Path) -> None:
     code = f"""{LONG}
 play(); play()
-helper = policy._bundle._helper
+helper = policy.stepper.bundle._helper
 assert helper is not None and helper.poll() is None
 children = []
 for _ in range(4):
@@ -313,7 +313,7 @@ for _ in range(4):
             play()
         os._exit(0)
     children.append(pid)
-print([os.waitpid(pid, 0)[1] for pid in children], helper.pid, policy._bundle._helper is helper)
+print([os.waitpid(pid, 0)[1] for pid in children], helper.pid, policy.stepper.bundle._helper is helper)
 """
     codes, _, rest = run(code, cache=tmp_path).partition("] ")
     assert codes == "[0, 0, 0, 0"
@@ -331,11 +331,11 @@ jit.MAKING = 1e9
 sys.executable = {str(tmp_path / "no-python")!r}
 for _ in range(5):
     play()
-print(policy._bundle._helper, "numba" in sys.modules)
+print(policy.stepper.bundle._helper, "numba" in sys.modules)
 sys.executable = {str(failing)!r}
-policy._bundle.forget_helper()
+policy.stepper.bundle.forget_helper()
 play(); play()
-print(policy._bundle._helper.wait())
+print(policy.stepper.bundle._helper.wait())
 play()
 """
     assert run(code, cache=tmp_path).split("\n") == ["None False", "1"]
@@ -347,7 +347,7 @@ def test_a_missing_cache_folder_is_handled(tmp_path: Path) -> None:
     code = f"""{LONG}
 for _ in range(5):
     play()
-print(policy._bundle._helper, "numba" in sys.modules)
+print(policy.stepper.bundle._helper, "numba" in sys.modules)
 """
     assert run(code, cache=blocked) == "None False"
 
@@ -379,8 +379,8 @@ def test_the_kernels_of_a_policy_are_those_of_all_its_variants() -> None:
 def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> None:
     asked = MAKERS[name]()
     made = small_policy(Kernels.of(asked))
-    assert made._flags() == asked._flags()
-    assert made._bundle is asked._bundle
+    assert made.stepper.flags == asked.stepper.flags
+    assert made.stepper.bundle is asked.stepper.bundle
 
 
 @pytest.mark.parametrize(

@@ -343,8 +343,12 @@ class Kernels(NamedTuple):
 
     @classmethod
     def of(cls, policy: Any) -> Kernels:
-        needed = sorted(name.lower() for name, needed in policy._flags().items() if needed)
-        return cls(policy.name, policy.feedback.value, tuple(needed))
+        return cls.needed(policy.name, policy.feedback.value, policy.stepper.flags)
+
+    @classmethod
+    def needed(cls, policy: str, feedback: str, flags: Mapping[str, bool]) -> Kernels:
+        """Return those with the branches of these flags."""
+        return cls(policy, feedback, tuple(sorted(name.lower() for name, needed in flags.items() if needed)))
 
     def __str__(self) -> str:
         return "+".join(filter(None, [self.policy, self.feedback, "-".join(self.flags)]))

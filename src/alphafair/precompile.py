@@ -88,7 +88,7 @@ def compile_kernels(kernels: Kernels) -> None:
     if jit.mode() == "off":
         return
     policy = small_policy(kernels)
-    policy._bundle.switch()
+    policy.stepper.bundle.switch()
     contexts, rewards = np.zeros(3, dtype=np.int32), np.array([[0.2, 0.4, 0.6]] * 3)
     full, features, shown = policy.feedback is Feedback.FULL, None, dict[str, Any]()
     if policy.n_features:
@@ -96,13 +96,18 @@ def compile_kernels(kernels: Kernels) -> None:
         shown = {"features": features[0]}
     stream = Stream.from_arrays(contexts, rewards, features=features)
     policy.update(policy.choose(0, **shown), rewards[0] if full else 0.5)
+    late = policy.choose(0, available=[True, True, False], **shown)
+    policy.expect(late)
+    policy.forgo(late)
+    policy.update(late, rewards[0] if full else 0.5)
+    policy.probabilities(0, **shown)
     trace = simulate(policy, stream, log=True)
     simulate(policy, stream, delay=1)
     if full:
         over_full_log(policy, contexts, np.full((3, 3), 1 / 3), rewards, features)
     elif trace.log is not None:
         over_log(policy, trace.log)
-    policy._bundle.mark_on_disk()
+    policy.stepper.bundle.mark_on_disk()
 
 
 def compile_all(wanted: Sequence[Kernels], advance: Callable[[int], None] = lambda n: None) -> None:

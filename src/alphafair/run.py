@@ -24,8 +24,10 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.adversaries import first_state, react
-from alphafair.policy.base import BasePolicy, feature_table
+from alphafair.policy import archive
+from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
+from alphafair.policy.stepper import feature_table
 from alphafair.tasks import in_order
 from alphafair.values import (
     ADVERSARIES,
@@ -393,7 +395,7 @@ def _all_or_nothing(policy: Policy) -> Iterator[None]:
         yield
     except ValueError:
         if isinstance(policy, BasePolicy):
-            policy._continue_as(cast(BasePolicy, before))
+            archive.take_over(policy, cast(BasePolicy, before))
         else:
             policy.restore(cast(State, before))
         raise
@@ -430,7 +432,7 @@ def _play(
             table = frozen(np.ascontiguousarray(table[:, live]))
         start = first
         while start < last:
-            size = cast(BasePolicy, policy)._rounds_per_call(n_rounds - start) if whole else STEPS
+            size = cast(BasePolicy, policy).stepper.rounds_per_call(n_rounds - start) if whole else STEPS
             stop = min(start + size, last)
             uniforms = generator.random(stop - start)
             if whole:
@@ -457,10 +459,10 @@ def against(
         ours = cast(BasePolicy, policy)
         live, described, start = ours.live_arms, feature_table(given.features, ours.live_arms), 0
         while start < n_rounds:
-            stop = start + ours._rounds_per_call(n_rounds - start)
+            stop = start + ours.stepper.rounds_per_call(n_rounds - start)
             shown = described[start:stop] if len(described) else described
             rounds = Rounds(given.contexts[start:stop], items[start:stop], table, uniforms[start:stop], shown)
-            ours._run(live, "face", stop - start, rounds, played.book(start, stop), kind, state, in_order=True)
+            ours.stepper.run(live, "face", stop - start, rounds, played.book(start, stop), kind, state, in_order=True)
             start = stop
     else:
         replay = _Replay(uniforms)
@@ -502,7 +504,7 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
 
 def has_whole_runs(policy: Policy) -> bool:
     """Whether a policy can play whole runs in one call."""
-    return isinstance(policy, BasePolicy) and policy._plays_whole_runs()
+    return isinstance(policy, BasePolicy) and policy.stepper.whole_runs
 
 
 def _change_arms(policy: Policy, stream: Stream, t: int, account: Account, groups: ArmGroups | None) -> None:
@@ -550,10 +552,10 @@ def _run(
     if waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
-        policy._run(live, "play", stop - start, rounds, book, *NO_ADVERSARY, in_order=True)
+        policy.stepper.run(live, "play", stop - start, rounds, book, *NO_ADVERSARY, in_order=True)
     else:
         rounds = Rounds(stream.contexts, stream.items, table, uniforms, feature_table(features, live))
-        policy._run(live, "late", stop - start, rounds, book, waits, start, stop)
+        policy.stepper.run(live, "late", stop - start, rounds, book, waits, start, stop)
     if len(live) < stream.n_arms:
         played.earned[live], played.pulls[live] = book.earned, book.pulls
         done = start // played.every
@@ -646,7 +648,7 @@ def over_log(policy: Policy, log: Log) -> None:
                 policy.update(DescribedDecision(context, arm, propensity, cast(Vector, None), shown), reward)
     else:
         steps = LogSteps.learning(log.contexts, log.arms, log.propensities, rewards, features)
-        cast(BasePolicy, policy)._fold_log(steps)
+        archive.follow(cast(BasePolicy, policy).stepper, steps, all_or_nothing=True)
 
 
 def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:
@@ -666,9 +668,9 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
         columns = log.contexts, log.arms, log.rewards, uniforms
         book, live, matched, start = played.book(0, log.n_rounds), ours.live_arms, 0, 0
         while start < log.n_rounds:
-            stop = start + ours._rounds_per_call(log.n_rounds - start)
+            stop = start + ours.stepper.rounds_per_call(log.n_rounds - start)
             some = (*(column[start:stop] for column in columns), sets, of_sets[start:stop])
-            matched += int(ours._run(live, "match", stop - start, *some, book, in_order=True))
+            matched += int(ours.stepper.run(live, "match", stop - start, *some, book, in_order=True))
             start = stop
     else:
         matched, replay = 0, _Replay(uniforms)
@@ -727,7 +729,7 @@ def over_full_log(
                 shown = None if rows is None else rows[t]
                 policy.update(DescribedDecision(context, arm, float(row[arm]), row, shown), reward)
     else:
-        cast(BasePolicy, policy)._fold_full_log(seen, used, table, rows)
+        cast(BasePolicy, policy).stepper.fold_full(seen, used, table, rows)
 
 
 def _check_log(policy: Policy, log: Log) -> Vector:

@@ -4,7 +4,8 @@
 from alphafair.errors import InvalidArgument
 from alphafair import validate
 from alphafair.policy.base import BasePolicy as BasePolicy
-from alphafair.policy.memory import check_kind, check_state, live_of
+from alphafair.policy import archive
+from alphafair.policy.archive import check_kind, check_state, live_of
 from alphafair.values import State
 
 from alphafair.algorithms.alpha_fair_adaptive import AlphaFairAdaptive as AlphaFairAdaptive
@@ -51,12 +52,13 @@ def load_policy(state: State) -> BasePolicy:
     """
     check_state(state)
     kind = POLICIES[validate.choice("state.policy", state.policy, POLICIES)]
-    state = kind._of_this_version(state)
+    state = archive.of_this_version(kind, state)
     check_kind(state, kind.name, kind._version)
     settings, live = dict(state.settings), live_of(state)
     n_contexts, _ = settings.pop("n_contexts", None), settings.pop("n_arms")
     try:
-        policy = kind._build(n_contexts if settings.get("context_weights") is not None else 1, live, settings, None)
+        first = n_contexts if settings.get("context_weights") is not None else 1
+        policy: BasePolicy = archive.build(kind, first, live, settings, None)
     except TypeError as problem:
         raise InvalidArgument(
             "state.settings", f"the settings of {kind.__name__}", settings, f"The snapshot is damaged: {problem}."

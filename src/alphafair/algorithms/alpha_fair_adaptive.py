@@ -16,8 +16,8 @@ from alphafair.algorithms import adaptive_bandit, adaptive_full
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
 from alphafair.math.utility import account_settings, played_alpha
+from alphafair.policy.archive import array_of
 from alphafair.policy.base import BasePolicy
-from alphafair.policy.memory import array_of
 from alphafair.values import Feedback, State, Traits
 
 
@@ -129,7 +129,7 @@ class AlphaFairAdaptive(BasePolicy):
             **account_settings(played_alpha(self.alpha)),
             "most_arms": self.n_arms,
             "described": self.n_features > 0,
-            "fits": self.n_features > 0 and self._regressors is None,
+            "fits": self.n_features > 0 and "regressor" not in self.settings,
             "features_of_arms": self._features_of == "arms",
         }
 

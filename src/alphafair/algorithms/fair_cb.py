@@ -509,8 +509,8 @@ class FairCB(BasePolicy):
         share, horizon = self.settings["pull_share"], self.settings["horizon"]
         return {"pull_share": share, "horizon": horizon, "full": full, "weights_known": known}
 
-    def _reset_memory(self, live: NDArray[np.bool_]) -> None:
-        super()._reset_memory(live)
+    def _start(self, live: NDArray[np.bool_], *parts: Any, **named: Any) -> None:
+        super()._start(live, *parts, **named)
         weights = self.settings["context_weights"]
         if weights is not None:
             self._memory.context_scalars[:, K.weight] = _summing_to_one(np.array(weights))

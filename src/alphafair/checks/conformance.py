@@ -186,9 +186,8 @@ def one_compiled_signature(subject: Subject) -> str | None:
         frozen = np.array([0.1, 0.2, 0.3, 0.4])
         frozen.setflags(write=False)
         policy.update(decision, frozen[::1] if policy.feedback is Feedback.FULL else np.float32(0.5))
-        kernels = (policy._algorithm.draw, policy._algorithm.learn, policy._algorithm.prepare)
-        for kernel in filter(None, kernels):
-            n = len(jit.compiled(kernel, **policy._flags()).signatures)
+        for kernel in policy.stepper.kernels().values():
+            n = len(kernel.signatures)
             assert n <= 1, f"{kernel.__name__} was compiled for {n} signatures: some argument changed its type"
     return None
 

@@ -200,7 +200,7 @@ class Experiment:
         probabilities: Any = None
         try:
             if mask is None and self.only_draws:
-                arm, propensity = policy._draw_arm(context, rng.random())
+                arm, propensity = policy.stepper.draw_alone(context, rng.random())
             else:
                 _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask)
             if type(arm) is not int or type(propensity) is not float:
@@ -272,13 +272,13 @@ class Experiment:
     @property
     def n_state_bytes(self) -> int:
         """The approximate size of the policy's state."""
-        return 0 if self._policy is None else self._policy.n_contexts * self._policy._bytes_per_context
+        return 0 if self._policy is None else self._policy.n_contexts * self._policy.stepper.bytes_per_context
 
     def contexts_in(self, n_bytes: int) -> int:
         """Return how many contexts fit into so much memory, whatever is done with them; at least 1."""
         if not self.has_policy:
             return self.n_contexts
-        return max(1, n_bytes // (CONTEXT_COPIES * self.policy._bytes_per_context + LABEL_BYTES))
+        return max(1, n_bytes // (CONTEXT_COPIES * self.policy.stepper.bytes_per_context + LABEL_BYTES))
 
     # changes
 

@@ -22,6 +22,7 @@ from alphafair.engine.ledger import Change, EventColumns, Ledger, split_state
 from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
 from alphafair.engine.summary import Summary, unknown
 from alphafair.errors import Mismatch, Unavailable
+from alphafair.policy import archive
 from alphafair.values import State, Vector
 
 CHUNK = 100_000  # events read at a time
@@ -476,7 +477,7 @@ def compare_state(experiment: Experiment, state: State, what: str) -> None:
     policy, n_contexts = experiment.policy, state.settings.get("n_contexts", 0)
     if policy.traits.contexts_apart and n_contexts > policy.n_contexts:
         policy.grow(n_contexts=n_contexts)
-    if not same_state(policy._of_this_version(state), policy.snapshot()):
+    if not same_state(archive.of_this_version(policy, state), policy.snapshot()):
         raise Mismatch(f"{experiment.name}: {what} is not what the log leads to.")
 
 

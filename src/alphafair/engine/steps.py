@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.engine.ledger import SOURCES, TABLES, Activated, Change, Context, Decided, Event, Late, Settled
+from alphafair.policy import archive
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
 from alphafair.run import has_whole_runs
@@ -140,7 +141,7 @@ def follow(
         if masks:
             log.mask_of[list(masks)] = np.arange(len(masks))
             log = log._replace(masks=np.stack(list(masks.values())))
-        policy._follow(log)
+        archive.follow(policy.stepper, log)
         return drawn
     full = dict(_found(steps, LEARN, steps.full))
     rows = zip(actions.tolist(), steps.context.tolist(), steps.arm.tolist(), steps.propensity.tolist(), strict=True)

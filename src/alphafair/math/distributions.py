@@ -56,9 +56,11 @@ def mask_distribution(probabilities, available):
 
 
 @kernel
-def mask_alone(memory, probabilities, available):
-    """The default mask of policies: renormalise over the available arms."""
+def mask_alone(memory, probabilities, available, uniform):
+    """The default mask of policies: renormalise over the available arms, in place, and draw one of them."""
     mask_distribution(probabilities, available)
+    arm = draw_arm(probabilities, uniform)
+    return arm, probabilities[arm]
 
 
 @kernel

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math.distributions import mask_distribution
+from alphafair.math.distributions import draw_arm, mask_distribution
 from alphafair.math.utility import ACCOUNT, earn
 from alphafair.math.welfare import current_welfare
 from alphafair.values.arrays import positions
@@ -189,24 +189,26 @@ def keep_floors(groups, y):
 
 
 @kernel
-def mask_and_keep_floors(memory, p, available):
-    """Remove the floors, renormalise over the available arms, and raise these to the floors again; in place."""
+def mask_and_keep_floors(memory, p, available, uniform):
+    """Remove the floors, renormalise over the available arms, raise these to the floors again, and draw one of them."""
     groups, n = memory.groups, p.shape[0]
     floor, keep = groups.numbers[F.arm_floor], groups.numbers[F.unpromised]
     if GROUPS and groups.numbers[F.group_floored] > 0.0:
         _mask_groups(groups, p, available)
-        return
-    if floor > 0.0:
-        for i in range(n):
-            p[i] = max(0.0, p[i] - floor)
-    mask_distribution(p, available)
-    if floor > 0.0:
-        n_available = 0
-        for i in range(n):
-            n_available += 1 if available[i] else 0
-        keep = max(0.0, 1.0 - n_available * floor)
-        for i in range(n):
-            p[i] = floor + keep * p[i] if available[i] else 0.0
+    else:
+        if floor > 0.0:
+            for i in range(n):
+                p[i] = max(0.0, p[i] - floor)
+        mask_distribution(p, available)
+        if floor > 0.0:
+            n_available = 0
+            for i in range(n):
+                n_available += 1 if available[i] else 0
+            keep = max(0.0, 1.0 - n_available * floor)
+            for i in range(n):
+                p[i] = floor + keep * p[i] if available[i] else 0.0
+    arm = draw_arm(p, uniform)
+    return arm, p[arm]
 
 
 @kernel

@@ -37,7 +37,9 @@ class Algorithm:
     expect: Kernel | None = None  # (memory, context, arm): a reward will come later
     forgo: Kernel | None = None  # (memory, context, arm): it will never come
     show: Kernel | None = None  # (memory, features, t): set the features of round t; return whether they changed
-    mask: Kernel | None = None  # (memory, probabilities, available): in place; default: renormalise
+    mask: Kernel | None = (
+        None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalise
+    )
     accounts: str | None = None  # the row of `arms`, or of `contexts`, that holds accounts
     simplex_rows: str | None = None  # the row of `contexts` that is projected on the floors of groups
     before_arms_change: Callable[[Memory], None] | None = None  # finish pending work before arms change

@@ -1,7 +1,7 @@
-"""`BasePolicy`: choosing, learning, adding and retiring arms, snapshots and whole runs of all policies.
+"""`BasePolicy`: the arguments of all policies, checked, and decisions that are used once.
 
 A policy is an `Algorithm` with settings and memory. Its class names the algorithm and validates the settings; the rest
-is here.
+is here, with `stepper` for steps on what was learned, `arms` for changes of it, and `archive` for snapshots.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import copy
 import os
 import threading
-import time
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from itertools import pairwise
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -23,32 +20,20 @@ from numpy.typing import ArrayLike, NDArray
 from alphafair import jit, validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, Labels
-from alphafair.math.distributions import all_within, draw_arm, is_distribution, mask_alone
-from alphafair.math.least_squares import feature_memory
-from alphafair.math.utility import ACCOUNT
 from alphafair.memory_limit import memory_limit
+from alphafair.policy import archive, arms
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import GroupAccounts
-from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
-from alphafair.policy.memory import (
-    DAMAGED,
-    Learned,
-    Memory,
-    RandomNumbers,
-    Regressors,
-    check_kind,
-    check_state,
-    checked_state,
-    settings_vector,
-)
+from alphafair.policy.memory import DAMAGED, Learned, Memory
+from alphafair.policy.random_numbers import RandomNumbers
+from alphafair.policy.regressors import Regressors
+from alphafair.policy.stepper import Stepper, damaged
 from alphafair.values import Account, ChosenDecision, Decision, Feedback, Policy, State, UniformSource
-from alphafair.values.arrays import Indices, Matrix, Vector, frozen
+from alphafair.values.arrays import Matrix, Vector
 
 _new_decision = tuple.__new__  # twice as fast as the constructor of a NamedTuple
-_NOT_PREPARED = -1
 SMALL = 1 << 26  # bytes: any process may have so much
 ROWS_PER_ARM = 24  # numbers per arm outside the layout: accounts, groups, labels
-MOST_ROUNDS = 1 << 16  # per call: progress bars and other threads get their turn between calls
 
 
 class _Markers(NamedTuple):
@@ -57,6 +42,10 @@ class _Markers(NamedTuple):
     learned: object
     expected: object
     forgone: object
+
+
+EXPECT, FORGO = 1, 2  # positions of markers
+_ALLOWED = ("", "a decision that is not expected yet", "a decision whose reward may still come")
 
 
 class _HeldAtFork:
@@ -121,16 +110,16 @@ class BasePolicy(Policy):
         self._check_size(self.n_contexts, self.n_arms)
         self.settings = dict(settings)
         self._random_numbers = RandomNumbers(seed)
-        self._groups: GroupAccounts | None = None
+        parts: dict[str, Any] = {}  # of what is learned
         if self._keeps_group_accounts():
-            self._groups = GroupAccounts(Groups.of(groups).for_arms(self.n_arms), self._own_algorithm())
-            arguments = self._groups.groups.settings()
+            known = Groups.of(groups).for_arms(self.n_arms)
+            parts["groups"] = GroupAccounts(known, self._own_algorithm())
+            arguments = known.settings()
             self.settings |= {"groups": arguments} if arguments else {}
-        self._regressors: Regressors | None = None
         if regressor is not None:
-            self._regressors = Regressors(regressor, self.n_arms, of_arms=len(self.feature_shape) == 2)
-            self.settings["regressor"] = self._regressors.blank
-        self._reset_memory(np.ones(self.n_arms, dtype=np.bool_))
+            regressors = Regressors(regressor, self.n_arms, of_arms=len(self.feature_shape) == 2)
+            parts["regressors"], self.settings["regressor"] = regressors, regressors.blank
+        self._start(np.ones(self.n_arms, dtype=np.bool_), **parts)
 
     # for subclasses to override
 
@@ -138,16 +127,13 @@ class BasePolicy(Policy):
         """Return the settings as numbers, by the names of the algorithm's layout."""
         return {}
 
-    def _flags(self) -> dict[str, bool]:
-        """Return the flags of the algorithm: the branches that machine code must include."""
-        plain = self._groups is None or self._groups.groups.is_default
-        known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
-        return {name: known[name] for name in self._algorithm.flags if name in known}
-
     def _check_n_live(self, n_live: int) -> None:
         """Raise if the settings do not allow `n_live` live arms."""
-        if self._groups is not None:
-            self._groups.groups.check_floor(n_live)
+        if self.groups is not None:
+            self.groups.check_floor(n_live)
+
+    def _arms_added(self, first: int) -> None:
+        """Initialise the columns of new arms, from `first` on, in other ways than the algorithm."""
 
     def _check_size(self, n_contexts: int, n_arms: int) -> None:
         """Raise for more features, arms or contexts than fit into memory."""
@@ -214,14 +200,14 @@ class BasePolicy(Policy):
         return self._learned.live_arms.copy()
 
     @property
-    def _bytes_per_context(self) -> int:
-        """The memory of one context."""
-        return self._learned.bytes_per_context
-
-    @property
     def groups(self) -> ArmGroups | None:  # type: ignore[override]
         """The groups, if the policy supports them; by default every arm is its own group."""
-        return None if self._groups is None else self._groups.groups
+        return None if self._learned.groups is None else self._learned.groups.groups
+
+    @property
+    def _memory(self) -> Memory:
+        """What kernels read and write."""
+        return self._learned.memory
 
     @property
     def accounts(self) -> Vector | Matrix | None:  # type: ignore[override]
@@ -233,8 +219,8 @@ class BasePolicy(Policy):
         with self._lock:
             if self._learned.accounts_in is None:
                 return None
-            if self._groups is not None and self._groups.pooled:
-                return self._groups.accounts(self._learned)
+            if self._learned.groups is not None and self._learned.pooled:
+                return self._learned.groups.accounts(self._learned)
             found = self._learned.accounts_of_all
             return found if self._learned.accounts_per_context else np.array(found[0])
 
@@ -259,7 +245,7 @@ class BasePolicy(Policy):
     def entry_accounts(self) -> Vector | Matrix | None:  # type: ignore[override]
         """The accounts of arms, or of groups, at the start of this period; of later ones, when they entered."""
         with self._lock:
-            if self._groups is not None and self._groups.pooled:
+            if self._learned.pooled:
                 return self._learned.group_entry.copy()
             return self._one_row(self._learned.entry_accounts.copy())
 
@@ -269,122 +255,42 @@ class BasePolicy(Policy):
             return None
         return found if self._learned.accounts_per_context else np.array(found[0])
 
-    # memory
+    # parts
 
-    def _blank(self, n_contexts: int, n_live: int) -> Memory:
-        """Return the initial memory."""
-        layout, groups = self._algorithm.layout, self._groups
-        features: Any = ()
-        if "FEATURES" in self._algorithm.flags:
-            fits = self.n_features if self._regressors is None else 0
-            features = feature_memory(fits, n_live, of_arms=len(self.feature_shape) == 2)
-        pooled = groups is not None and groups.pooled
-        memory = layout.blank(n_contexts, n_live, pooled=pooled, features=features)
-        memory = self._with_settings(memory)
-        self._algorithm.start(memory)
-        self._algorithm.start_contexts(memory)
-        if groups is not None:
-            if pooled:
-                groups.start(memory, layout.arms.size - 1)
-            groups.project(memory)
-        return memory
-
-    def _with_settings(self, memory: Memory) -> Memory:
-        """Return the memory with the current settings."""
-        groups = memory.groups if self._groups is None else self._groups.memory(self.n_arms)
-        return memory._replace(
-            settings=settings_vector(self._algorithm.layout.settings, self._numbers()), groups=groups
+    def _start(
+        self, live: NDArray[np.bool_], groups: GroupAccounts | None = None, regressors: Regressors | None = None
+    ) -> None:
+        """Begin with nothing learned and these arms, some of which may be retired."""
+        self.n_arms = len(live)
+        self._learned = Learned(
+            self._own_algorithm(),
+            self.n_contexts,
+            live,
+            self._numbers(),
+            groups=groups,
+            regressors=regressors,
+            n_features=self.n_features,
+            features_of_arms=len(self.feature_shape) == 2,
         )
-
-    def _reset_memory(self, live: NDArray[np.bool_]) -> None:
-        """Start with the initial memory for these arms, some of which may be retired."""
-        self._algorithm, self.n_arms = self._own_algorithm(), len(live)
-        if self._groups is not None:
-            self._groups.live_groups = self._groups.groups.among(np.flatnonzero(live))
-        memory = self._blank(self.n_contexts, int(live.sum()))
-        accounts = self._algorithm.accounts
-        if self._groups is not None and self._groups.pooled:
-            accounts = self._algorithm.layout.only_with_groups
-        self._learned = Learned(self._algorithm.layout, memory, live, accounts)
-        if self._groups is not None and not self._groups.groups.is_default:
-            self._learned.group_accounts = np.zeros(self._groups.groups.n_groups)
-            self._learned.group_entry = np.ones(self._groups.groups.n_groups)
-        self._set_lock()
-        self._memory_changed()
-
-    def _memory_changed(self) -> None:
-        """Refresh everything that refers to the memory, after a change of arms, contexts or settings."""
-        self._memory = self._learned.memory
         self._bandit, self._reward_range = self.feedback is Feedback.BANDIT, self.traits.reward_range
-        self._prepared = _NOT_PREPARED
-        self._rows: list[tuple[Vector, Vector]] = []
-        if "_draw" not in self.__dict__:
-            self._start_interpreted()
+        self._set_lock()
+        self._make_stepper()
 
-    # interpreted at first, machine code later: see `alphafair.jit`
-
-    def _start_interpreted(self) -> None:
-        own, kind = weakref.proxy(self), type(self)  # without a reference cycle, so that the policy is freed at once
+    def _make_stepper(self) -> None:
+        """Set the stepper, after a change of arms or of the algorithm."""
+        kind, groups = type(self), self.groups
+        plain = groups is None or groups.is_default
+        known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
+        flags = {name: known[name] for name in self._learned.algorithm.flags if name in known}
+        kernels = jit.Kernels.needed(self.name, self.feedback.value, flags)
         ours = kind.__module__.startswith("alphafair.")
-        self._bundle = jit.Bundle.of(f"{kind.__module__}.{kind.__qualname__}", jit.Kernels.of(self) if ours else None)
-        self._draw: Callable[..., tuple[int, float]] = partial(kind._draw_interpreted, own)
-        self._learn: Callable[..., bool | None] = partial(kind._learn_interpreted, own)
-        self._prepare: Callable[..., None] = partial(kind._prepare_interpreted, own)
-        self._all_within, self._is_distribution = all_within, is_distribution
+        bundle = jit.Bundle.of(f"{kind.__module__}.{kind.__qualname__}", kernels if ours else None)
+        own_steps = kind.choose is not BasePolicy.choose or kind.update is not BasePolicy.update
+        whole_runs = self._learned.regressors is None and not own_steps
+        self.stepper = self._stepper_of(flags, bundle, whole_runs)
 
-    def _use_machine_code(self) -> None:
-        """Switch to machine code. Later calls must pass arguments of exactly these types, which are not checked."""
-        flags, arms = self._flags(), self._memory.arms.shape[1] if len(self._memory.arms) else len(self.live_arms)
-        out = np.empty(arms)
-        draw = jit.compiled(self._algorithm.draw, **flags)
-        draw(self._memory, 0, 0.0, out)
-        self._draw = jit.entry_point(draw)
-        self._prepared = _NOT_PREPARED
-        if self._algorithm.prepare is not None:
-            prepare = jit.compiled(self._algorithm.prepare, **flags)
-            prepare(self._memory, 0)
-            self._prepare = jit.entry_point(prepare)
-        for name, check, arguments in (
-            ("_all_within", all_within, (out, 0.0, 1.0)),
-            ("_is_distribution", is_distribution, (out,)),
-        ):
-            found = jit.compiled(check)
-            found(*arguments)
-            setattr(self, name, jit.entry_point(found))
-
-    def _draw_interpreted(self, *arguments: Any) -> tuple[int, float]:
-        if self._bundle.use_machine_code():
-            self._use_machine_code()
-            return self._draw(*arguments)
-        started = time.perf_counter()
-        with np.errstate(all="ignore"):
-            arm, propensity = self._algorithm.draw(*arguments)
-        self._bundle.spend(time.perf_counter() - started, 0.5)
-        return int(arm), float(propensity)
-
-    def _learn_interpreted(self, *arguments: Any) -> bool | None:
-        if self._bundle.use_machine_code():
-            learn = jit.compiled(self._algorithm.learn, **self._flags())
-            answer = learn(*arguments)
-            self._learn = jit.entry_point(learn)
-            return bool(answer) if answer is not None else None
-        started = time.perf_counter()
-        with np.errstate(all="ignore"):
-            answer = self._algorithm.learn(*arguments)
-        self._bundle.spend(time.perf_counter() - started, 0.5)
-        return None if answer is None else bool(answer)
-
-    def _prepare_interpreted(self, *arguments: Any) -> None:
-        if self._algorithm.prepare is None:
-            return
-        if self._bundle.use_machine_code():
-            self._use_machine_code()
-            self._prepare(*arguments)
-            return
-        started = time.perf_counter()
-        with np.errstate(all="ignore"):
-            self._algorithm.prepare(*arguments)
-        self._bundle.spend(time.perf_counter() - started, 0.0)
+    def _stepper_of(self, flags: Mapping[str, bool], bundle: jit.Bundle, whole_runs: bool) -> Stepper:
+        return Stepper(self._learned, self.feedback, flags, bundle, self._lock, whole_runs=whole_runs)
 
     # choosing
 
@@ -392,15 +298,15 @@ class BasePolicy(Policy):
         self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
     ) -> Vector:
         """Return the distribution that `choose` draws from; changes nothing."""
-        with self._lock, np.errstate(all="ignore"):
+        with self._lock:
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
             if features is not None or self.n_features:
-                self._set_features(features)
+                self.stepper.show(validate.features(features, self.feature_shape))
             out = np.empty(self.n_arms)
-            self._draw_among(context, 0.0, out, mask)
-            if not self._is_distribution(out):
-                self._raise_damaged(context, out)
+            self.stepper.draw_among(context, 0.0, out, mask)
+            if not self.stepper.is_distribution(out):
+                raise damaged(context, out)
         out.setflags(write=False)
         return out
 
@@ -418,23 +324,29 @@ class BasePolicy(Policy):
             if type(context) is not int or not 0 <= context < self.n_contexts:
                 context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
-            shown = self._set_features(features) if features is not None or self.n_features else None
+            stepper = self.stepper
+            shown = None
+            if features is not None or self.n_features:
+                shown = validate.features(features, self.feature_shape)
+                stepper.show(shown)
             if rng is None:
                 block = self._random_numbers.block
                 uniform = block.pop() if block else self._random_numbers.random()
             else:
                 uniform = validate.uniform(rng)
-            rows = self._rows
-            if not rows:
-                rows.extend(_blank_rows(self.n_arms))
-            out, probabilities = rows.pop()
-            if mask is None and self._learned.all_live:
-                arm, propensity = self._draw(self._memory, context, uniform, out)
-                self._prepared = context
+            if not stepper.rows:
+                stepper.add_rows()
+            out, probabilities = stepper.rows.pop()
+            learned = self._learned
+            if learned.all_live:  # `stepper.draw_among`, without its calls
+                arm, propensity = stepper.draw(learned.memory, context, uniform, out)
+                stepper.drawn, stepper.drawn_at = context, learned.version
+                if mask is not None:
+                    arm, propensity = stepper.mask(learned.memory, out, mask, uniform)
             else:
-                arm, propensity = self._draw_among(context, uniform, out, mask)
+                arm, propensity = stepper.draw_among(context, uniform, out, mask)
             if not propensity > 0.0:
-                self._raise_damaged(context, out)
+                raise damaged(context, out)
         finally:
             self._release()
         decision = _new_decision(ChosenDecision, (context, arm, propensity, probabilities))
@@ -442,67 +354,12 @@ class BasePolicy(Policy):
             decision._features = shown
         return decision
 
-    def _draw_arm(self, context: int, uniform: float) -> tuple[int, float]:
-        """Return the arm and propensity that `choose` draws with this uniform number, without validation."""
-        with self._lock:
-            out = np.empty(self.n_arms)
-            if self._learned.all_live:
-                arm, propensity = self._draw(self._memory, context, uniform, out)
-                self._prepared = context
-            else:
-                arm, propensity = self._draw_among(context, uniform, out, None)
-            if not propensity > 0.0:
-                self._raise_damaged(context, out)
-            return arm, propensity
-
-    @staticmethod
-    def _raise_damaged(context: int, probabilities: Vector) -> None:
-        """Raise for probabilities that no valid memory can produce."""
-        repair = "The memory of the policy is damaged: restore a snapshot, or learn from the log again."
-        raise InvalidArgument(f"the distribution of context {context}", "one that sums to 1", probabilities, repair)
-
-    def _set_features(self, features: Any) -> NDArray[np.float64]:
-        """Write the features of a round to memory, and return a copy of them."""
-        shown = validate.features(features, self.feature_shape)
-        live = self._learned.live_arms
-        if self._regressors is not None:
-            self._seen = shown if shown.ndim == 1 else shown[live]
-            row = self._algorithm.layout.scratch.from_features
-            self._memory.scratch[row] = self._regressors.predict(self._seen)
-            self._prepared = _NOT_PREPARED
-        elif self._algorithm.show is not None:
-            with np.errstate(all="ignore"):
-                changed = self._algorithm.show(self._memory, feature_table(shown[None], live), 0)
-            if changed:
-                self._prepared = _NOT_PREPARED
-        return shown
-
     def _mask(self, available: ArrayLike) -> NDArray[np.bool_]:
         mask = validate.available(available, self.n_arms)
-        if not mask[self._learned.live_arms].any():
+        if not self._learned.all_live and not mask[self._learned.live_arms].any():
             repair = "Skip the decision when no arm can be played."
             raise InvalidArgument("available", "true for at least one arm that is not retired", mask, repair)
         return mask
-
-    def _draw_among(
-        self, context: int, uniform: float, out: Vector, mask: NDArray[np.bool_] | None
-    ) -> tuple[int, float]:
-        """Draw an arm if some are retired or masked."""
-        learned = self._learned
-        live = out if learned.all_live else np.empty(len(learned.live_arms))
-        arm, propensity = self._draw(self._memory, context, uniform, live)
-        self._prepared = context
-        if mask is not None:
-            renormalise = self._algorithm.mask or mask_alone
-            with np.errstate(all="ignore"):
-                renormalise(self._memory, live, mask if learned.all_live else mask[learned.live_arms])
-                arm = int(draw_arm(live, uniform))
-            propensity = float(live[arm])
-        if not learned.all_live:
-            out[:] = 0.0
-            out[learned.live_arms] = live
-            arm = int(learned.live_arms[arm])
-        return arm, propensity
 
     # learning
 
@@ -523,9 +380,9 @@ class BasePolicy(Policy):
             n_arms = self.n_arms
             if type(decision) is ChosenDecision:  # valid in itself; it must still fit this policy
                 used_for = decision._used
-                if used_for and self._markers.learned in used_for:
+                if used_for and self._markers[0] in used_for:
                     self._raise_used("a decision that this policy has not learned from", decision)
-                decision._used = (self._markers.learned, *used_for) if used_for else self._used_once
+                decision._used = (*self._learned_from, *used_for) if used_for else self._learned_from
                 context, arm, propensity, probabilities = decision
                 fits = context < self.n_contexts and len(probabilities) == n_arms and propensity <= 1.0
             else:
@@ -536,23 +393,27 @@ class BasePolicy(Policy):
             if self._bandit:
                 if type(reward) is not float or not low <= reward <= high:
                     reward = validate.reward(reward, low, high)
-                if self._learned.all_live and not self.n_features:
-                    if self._prepared != context:
-                        self._prepare(self._memory, context)
-                    self._prepared = _NOT_PREPARED
-                    if self._learn(self._memory, context, arm, propensity, reward) is False:
-                        self._raise_propensity(context, propensity)
+                learned, stepper = self._learned, self.stepper
+                if learned.all_live and not self.n_features:
+                    if stepper.drawn != context or stepper.drawn_at != learned.version:
+                        stepper.prepare(learned.memory, context)
+                    learned.version += 1
+                    if stepper.learn(learned.memory, context, arm, propensity, reward) is False:
+                        raise stepper.impossible(context, propensity)
                 else:
                     self._learn_one(decision, context, arm, propensity, reward)
             else:
                 rewards, used = _copied(reward, n_arms), _copied(probabilities, n_arms)
-                if rewards is None or not self._all_within(rewards, low, high):
+                if rewards is None or not self.stepper.all_within(rewards, low, high):
                     rewards = validate.rewards(reward, n_arms, n_arms if probabilities is None else len(decision[3]))
-                if used is None or not self._is_distribution(used):
+                if used is None or not self.stepper.is_distribution(used):
                     used = validate.decision_probabilities(probabilities, n_arms)
-                self._learn_all(decision, context, used, rewards)
+                if self._learned.all_live and not self.n_features:
+                    self.stepper.learn_late(context, used, rewards)
+                else:
+                    self._learn_all(decision, context, used, rewards)
         except Exception as problem:
-            changed = self._regressors is not None and not isinstance(problem, InvalidArgument)
+            changed = self._learned.regressors is not None and not isinstance(problem, InvalidArgument)
             if used_for is not None and not changed:
                 decision._used = used_for  # type: ignore[attr-defined]
             raise
@@ -561,101 +422,68 @@ class BasePolicy(Policy):
 
     def _learn_one(self, decision: Decision, context: int, arm: int, propensity: float, reward: float) -> None:
         """Learn from the reward of the pulled arm, if arms are retired or rounds have features."""
-        learned = self._learned
-        column = arm if learned.all_live else learned.column(arm)
-        if self.n_features:
-            self._set_features(getattr(decision, "features", None))
+        learned, stepper = self._learned, self.stepper
+        column, features = learned.column(arm), self._show_again(decision)
         if column < 0:  # a retired arm: only its account changes
-            with np.errstate(all="ignore"):
-                learned.book_late(np.array([context]), np.array([arm]), np.array([reward]))
-                self._retired_earned(np.array([arm]), np.array([reward]))
-            return
-        if self._prepared != context:
-            self._prepare(self._memory, context)
-        self._prepared = _NOT_PREPARED
-        if self._learn(self._memory, context, column, propensity, reward) is False:
-            self._raise_propensity(context, propensity)
-        if self._regressors is not None:
-            self._fit_regressor(column, reward)
+            learned.book_late(np.array([context]), np.array([arm]), np.array([reward]))
+        elif stepper.learn_late(context, column, propensity, reward) is False:
+            raise stepper.impossible(context, propensity)
+        elif features is not None:
+            stepper.fit(features, column, reward)
 
     def _learn_all(self, decision: Decision, context: int, used: Vector, rewards: Vector) -> None:
         """Learn from the rewards of all arms; `used` is the distribution of the decision."""
-        if self.n_features:
-            self._set_features(getattr(decision, "features", None))
-        if not self._learned.all_live:
+        learned, features = self._learned, self._show_again(decision)
+        if not learned.all_live:
             with np.errstate(all="ignore"):
-                self._book_retired([context], (used * rewards)[None])
-            used, rewards = used[self._learned.live_arms], rewards[self._learned.live_arms]
-        if self._prepared != context:
-            self._prepare(self._memory, context)
-        self._prepared = _NOT_PREPARED
-        self._learn(self._memory, context, used, rewards)
-        if self._regressors is not None:
+                earned = used * rewards
+            learned.book_retired([context], earned[None])
+            used, rewards = used[learned.live_arms], rewards[learned.live_arms]
+        self.stepper.learn_late(context, used, rewards)
+        if features is not None:
             for column, each in enumerate(rewards.tolist()):
-                self._fit_regressor(column, each)
+                self.stepper.fit(features, column, each)
 
-    def _fit_regressor(self, column: int, reward: float) -> None:
-        """Fit the regressor of an arm, or the shared one, to its reward minus the mean reward."""
-        assert self._regressors is not None
-        names, numbers = self._algorithm.layout.scalars, self._memory.scalars
-        with np.errstate(all="ignore"):
-            mean = numbers[names.reward_sum] / numbers[names.seen]
-        self._regressors.fit(column, self._seen, float(reward - mean))
+    def _show_again(self, decision: Decision) -> NDArray[np.float64] | None:
+        """Write the features of a decision to memory and return them; None for policies without features."""
+        if not self.n_features:
+            return None
+        features = validate.features(getattr(decision, "features", None), self.feature_shape)
+        self.stepper.show(features)
+        return features
 
     @staticmethod
     def _raise_used(allowed: str, decision: Decision) -> None:
         repair = "Pass each decision once. To learn from it again on purpose, pass Decision(*decision)."
         raise InvalidArgument("decision", allowed, decision, repair)
 
-    def _raise_propensity(self, context: int, propensity: float, entry: int | None = None) -> None:
-        """Raise for a propensity of a decision, or of an entry of a log, that the policy cannot have used."""
-        least = self._least_propensity(context)
-        raise InvalidArgument(
-            "decision.propensity" if entry is None else f"log.propensities[{entry}]",
-            f"at least {least:.3g}, the smallest propensity of this policy in context {context}",
-            propensity,
-            "It may come from the log of another policy, or from a decision made after the restored snapshot. "
-            "To learn from it anyway, raise it to that number.",
-        )
-
-    def _least_propensity(self, context: int) -> float:
-        """Return the smallest probability with which this policy can ever have drawn an arm in this context."""
-        least = self._algorithm.least_propensity(self._memory, context)
-        return least if self._groups is None else self._groups.least_drawn(self._memory, least)
-
     def expect(self, decision: Decision) -> None:
         """Announce a reward that will come later; some policies count it in advance, until `update` or `forgo`."""
-        self._notify(self._algorithm.expect, decision, self._markers.expected, "a decision that is not expected yet")
+        with self._lock:
+            self._notify(self.stepper.expect, decision, EXPECT)
 
     def forgo(self, decision: Decision) -> None:
         """Announce that an expected reward will never come."""
-        self._notify(self._algorithm.forgo, decision, self._markers.forgone, "a decision whose reward may still come")
+        with self._lock:
+            self._notify(self.stepper.forgo, decision, FORGO)
 
-    def _notify(self, kernel: Callable[..., None] | None, decision: Decision, marker: object, allowed: str) -> None:
-        with self._lock, np.errstate(all="ignore"):
-            chosen = decision if isinstance(decision, ChosenDecision) else None
-            if chosen is not None and not {marker, self._markers.learned}.isdisjoint(chosen._used):
-                self._raise_used(allowed, decision)
+    def _notify(self, kernel: Callable[[Memory, int, int], None], decision: Decision, kind: int) -> None:
+        fits, used = False, None
+        if type(decision) is ChosenDecision:  # see `update`
+            used = decision._used
+            if used and (self._markers[kind] in used or self._markers[0] in used):
+                self._raise_used(_ALLOWED[kind], decision)
+            context, arm, propensity, probabilities = decision
+            fits = context < self.n_contexts and len(probabilities) == self.n_arms and propensity <= 1.0
+        if not fits:
             context, arm, _, _ = validate.decision(decision, self.n_contexts, self.n_arms)
-            column = self._learned.column(arm)
-            if chosen is not None:
-                chosen._used += (marker,)
-            if kernel is not None and column >= 0:
-                self._prepared = _NOT_PREPARED
-                kernel(self._memory, context, column)
-
-    def _book_retired(self, contexts: Any, earned: Matrix) -> None:
-        """Add the rewards of retired arms to their accounts."""
+        if used is not None:
+            decision._used = (*used, self._markers[kind])  # type: ignore[attr-defined]
         learned = self._learned
-        if not learned.all_live:
-            learned.book_retired(contexts, earned)
-            gone = np.flatnonzero(~learned.live)
-            self._retired_earned(gone, earned[:, gone].sum(axis=0))
-
-    def _retired_earned(self, arms: NDArray[Any], amounts: Vector) -> None:
-        if self._groups is not None and self._groups.pooled:
-            self._groups.retired_earned(self._learned, arms, amounts)
-            self._prepared = _NOT_PREPARED
+        column = arm if learned.all_live else learned.column(arm)
+        if column >= 0:
+            learned.version += 1
+            kernel(learned.memory, context, column)
 
     # changes while it runs
 
@@ -672,25 +500,9 @@ class BasePolicy(Policy):
         with self._lock, np.errstate(all="ignore"):
             before = self._on_welfare()
             self.alpha, self.settings = alpha, {**self.settings, "alpha": alpha}
-            if self._on_welfare() != before:
-                self._change_algorithm()
-            else:
-                self._learned.memory = self._with_settings(self._learned.memory)
-                if self._algorithm.alpha_changed is not None:
-                    self._algorithm.alpha_changed(self._learned.memory)
-            self._memory_changed()
-
-    def _change_algorithm(self) -> None:
-        """Move what was learned to the algorithm of the current alpha, which is on the other side of 1."""
-        self._algorithm = self._own_algorithm()
-        if self._groups is not None:
-            self._groups.algorithm = self._algorithm
-        self._learned.change_layout(self._algorithm.layout, self._blank(self.n_contexts, len(self._learned.live_arms)))
-        if self._algorithm.new_period is not None:
-            self._algorithm.new_period(self._learned.memory)
-        self._learned.count_rounds()
-        for name in ("_draw", "_learn", "_prepare"):  # other branches
-            del self.__dict__[name]
+            crosses_one = self._on_welfare() != before
+            arms.set_alpha(self._learned, self._own_algorithm(), self._numbers(), crosses_one=crosses_one)
+            self._make_stepper()
 
     def new_period(self, carry: float = 0.5) -> None:
         """Start a period: every account R becomes 1 + carry (R - 1), and fairness counts from there.
@@ -701,18 +513,7 @@ class BasePolicy(Policy):
         """
         carry = validate.number("carry", carry, low=0.0, high=1.0)
         with self._lock, np.errstate(all="ignore"):
-            learned, algorithm = self._learned, self._algorithm
-            if algorithm.before_arms_change is not None:
-                algorithm.before_arms_change(learned.memory)
-            if self._groups is not None and self._groups.pooled:
-                self._groups.new_period(learned, carry)
-            else:
-                learned.new_period(carry)
-            if algorithm.new_period is not None:
-                algorithm.new_period(learned.memory)
-            elif algorithm.reopen is not None:
-                algorithm.reopen(learned.memory, np.arange(len(learned.live_arms)))
-            self._memory_changed()
+            arms.new_period(self._learned, carry)
 
     def grow(
         self,
@@ -747,27 +548,26 @@ class BasePolicy(Policy):
                 self._check_n_live(n_live)
                 self._admit(n_arms - self.n_arms, entry, Groups.of(groups))
             if n_contexts is not None:
-                self._learned.add_contexts(self._blank(1, len(self._learned.live_arms)), n_contexts)
+                arms.add_contexts(self._learned, n_contexts, self._numbers())
                 self.n_contexts, self.settings = n_contexts, self._settings_for(n_contexts)
-                self._memory_changed()
 
     def _admit(self, n_new: int, entry: float, arriving: Groups) -> None:
-        entries, n_groups = np.full(n_new, entry), len(self._learned.group_entry)
+        learned, entries, n_groups = self._learned, np.full(n_new, entry), len(self._learned.group_entry)
         if arriving.pull_floor is not None:
             repair = "Pass all floors to the constructor."
             raise InvalidArgument("groups.pull_floor", "None for new arms", arriving.pull_floor, repair)
-        if self._groups is not None:
-            grown = self._groups.groups.grown(n_new, arriving.labels, arriving.entitlements)
-            entries = self._groups.entries(grown, self._learned, n_new, entry, arriving.entitlements)
-            self._groups.grow(grown, self._learned, n_new)
+        if learned.groups is not None:
+            grown = learned.groups.groups.grown(n_new, arriving.labels, arriving.entitlements)
+            entries = learned.groups.entries(grown, learned, n_new, entry, arriving.entitlements)
+            learned.groups.grow(grown, learned, n_new)
             arguments = grown.settings()
             self.settings = {**self.settings, **({"groups": arguments} if arguments else {})}
         elif arriving.labels is not None or arriving.entitlements is not None:
             repair = "Use AlphaFair, AlphaFairBandit or AlphaFairAdaptive."
             raise InvalidArgument("groups", f"None: {self.name} does not support groups", arriving, repair)
-        self._change_arms(np.arange(len(self._learned.live_arms)), entries)
-        if self._groups is not None and self._groups.pooled:
-            self._groups.note_entries(self._learned, n_groups)
+        self._change_arms(np.arange(len(learned.live_arms)), entries)
+        if learned.groups is not None and learned.pooled:
+            learned.groups.note_entries(learned, n_groups)
 
     def retire(self, arm: int) -> None:
         """Never draw an arm again. It keeps its number and its account; its late rewards still count."""
@@ -782,30 +582,11 @@ class BasePolicy(Policy):
 
     def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
         """Keep the columns `kept`, and add an arm per entry of `entries`: its account, NaN for the least."""
-        learned, groups, algorithm = self._learned, self._groups, self._algorithm
-        if algorithm.before_arms_change is not None:
-            algorithm.before_arms_change(learned.memory)
-        pooled = groups is not None and groups.pooled
-        if pooled:
-            before, rho = groups.groups.of_arms[learned.live_arms], learned.memory.arms[ACCOUNT.account].copy()  # type: ignore[union-attr]
-        some_left = len(kept) < len(learned.live_arms)
-        learned.change_arms(kept, len(entries), features_of_arms=len(self.feature_shape) == 2)
-        self.n_arms = learned.n_arms
-        if groups is not None:
-            groups.live_groups = groups.groups.among(learned.live_arms)
-        learned.memory = self._with_settings(learned.memory)
-        algorithm.admit(learned.memory, len(kept), some_left, entries)
-        if groups is not None and pooled:
-            learned.accounts[:, len(kept) :] = 1.0  # the arms' own accounts
-            groups.keep_accounts_of_absent(learned, before, rho)
-            if algorithm.groups_changed is not None:
-                algorithm.groups_changed(learned.memory)
-        learned.note_entries(len(kept))
-        if groups is not None:
-            groups.project(learned.memory)
-        if self._regressors is not None:
-            self._regressors.change_arms(kept, len(entries))
-        self._memory_changed()
+        self.n_arms += len(entries)  # settings may depend on it
+        arms.change(self._learned, kept, entries, self._numbers())
+        self._make_stepper()
+        if len(entries):
+            self._arms_added(len(kept))
 
     # copies and snapshots
 
@@ -816,9 +597,11 @@ class BasePolicy(Policy):
 
     def _use_lock(self, lock: Any) -> None:
         self._lock, self._acquire, self._release = lock, lock.acquire, lock.release
+        if (stepper := getattr(self, "stepper", None)) is not None:
+            stepper.lock = lock
 
     def _mark_with(self, markers: _Markers) -> None:
-        self._markers, self._used_once = markers, (markers.learned,)
+        self._markers, self._learned_from = markers, (markers.learned,)
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and `pickle`: a consistent copy, without spare rows, lock and code."""
@@ -827,227 +610,57 @@ class BasePolicy(Policy):
 
     def _shareable(self) -> dict[str, Any]:
         """Return the attributes that another policy can take over."""
-        own = {"_rows", "_lock", "_acquire", "_release", "_markers", "_used_once", "_draw", "_learn", "_prepare"}
-        own |= {"_memory", "_bundle", "_all_within", "_is_distribution", "_algorithm"}
+        own = {"stepper", "_lock", "_acquire", "_release", "_markers", "_learned_from"}
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set_attributes(state)
         self._set_lock()
-        self._memory_changed()
+        self._make_stepper()
 
     def _set_attributes(self, state: dict[str, Any]) -> None:
         """Set attributes that were copied or pickled, and restore the references to the algorithm."""
         self.__dict__.update(state)
-        self._algorithm = self._own_algorithm()
-        self._learned.layout = self._algorithm.layout
-        if self._groups is not None:
-            self._groups.algorithm = self._algorithm
-
-    @classmethod
-    def _build(cls, n_contexts: int, live: NDArray[np.bool_], settings: Mapping[str, Any], seed: int | None) -> Self:
-        """Construct a policy of which some arms are retired."""
-        settings = dict(settings)
-        arguments = settings.pop("groups", None)
-        if arguments is None:
-            policy = cls(n_contexts, int(live.sum()), **settings, seed=seed)
-            if policy._groups is not None:
-                policy._groups.groups = Groups().for_arms(len(live), n_live=int(live.sum()))
-        else:
-            groups = _groups_from_snapshot(arguments).for_arms(len(live), n_live=int(live.sum()))
-            few = Groups(**groups.among(np.flatnonzero(live)).settings())
-            policy = cls(n_contexts, int(live.sum()), groups=few, **settings, seed=seed)
-            assert policy._groups is not None
-            policy._groups.groups, policy.settings = groups, {**policy.settings, "groups": groups.settings()}
-        if not live.all():
-            policy._reset_memory(live)
-        return policy
+        self._learned.algorithm = self._own_algorithm()
+        if self._learned.groups is not None:
+            self._learned.groups.algorithm = self._learned.algorithm
 
     def fresh(self) -> Self:
         """Return the same policy with nothing learned and its seed started over; retired arms stay retired."""
         with self._lock:
             settings = self._settings_for(self.n_contexts)
-            return self._build(self.n_contexts, self._learned.live, settings, self._random_numbers.seed)
+            made: Self = archive.build(
+                type(self), self.n_contexts, self._learned.live, settings, self._random_numbers.seed
+            )
+            return made
 
     def snapshot(self) -> State:
         """Return everything that is needed to continue from here, random numbers included."""
         with self._lock:
-            if self._regressors is not None:
-                repair = "Learn from the log again, or use copy.deepcopy."
-                raise InvalidArgument("regressor", "None for a snapshot", self.settings["regressor"], repair)
-            settings = {"n_contexts": self.n_contexts, "n_arms": self.n_arms, **self.settings}
-            return State(self.name, self._version, settings, self._random_numbers.state(), self._learned.arrays())
+            return archive.snapshot(self)
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot of a policy of the same class and settings."""
-        check_state(state)
-        state = self._of_this_version(state)
-        check_kind(state, self.name, self._version)
-        n_contexts, live = checked_state(state, self.settings)
-        self._learned.check_names(state, n_contexts)
-        expected = dict(self._settings_for(n_contexts))
-        if "groups" in expected:
-            arguments = state.settings["groups"]
-            groups = _groups_from_snapshot(arguments).for_arms(int(state.settings["n_arms"]), n_live=1)
-            assert self.groups is not None
-            if not self.groups.agree_with(groups):
-                repair = "Build a matching policy with alphafair.load_policy(state)."
-                raise InvalidArgument("state.settings", f"with groups {self.groups.settings()}", arguments, repair)
-            expected["groups"] = arguments
-        for key, wanted in expected.items():
-            if state.settings.get(key) != wanted:
-                repair = "Build a matching policy with alphafair.load_policy(state)."
-                raise InvalidArgument(f"state.settings[{key!r}]", repr(wanted), state.settings.get(key), repair)
-        made = self._build(n_contexts, live, expected, None)
-        made._learned.read(state)
-        made._random_numbers = RandomNumbers.at(state.rng)
-        made._check()
-        with self._lock, np.errstate(all="ignore"):
-            self.__dict__.update(made._shareable())  # `made` is discarded
-            self._memory_changed()
-            self._mark_with(made._markers)  # decisions learned after the snapshot may be learned again
-
-    def _continue_as(self, other: Self) -> None:
-        """Take over the state of a copy."""
+        made = archive.restored(self, state)
         with self._lock:
-            self._set_attributes(other.__getstate__())
-            self._memory_changed()
+            self.__dict__.update(made._shareable())  # `made` is discarded
+            self._make_stepper()
+            self._mark_with(made._markers)  # decisions learned after the snapshot may be learned again
 
     def _check(self) -> None:
         """Raise for a memory that no sequence of rounds can produce."""
         learned = self._learned
-        learned.check_accounts()
-        if self._groups is not None and self._groups.pooled:
-            self._groups.check(learned)
-        wrong = self._algorithm.check(learned.memory)
+        archive.check_accounts(learned)
+        if learned.groups is not None and learned.pooled:
+            learned.groups.check(learned)
+        wrong = learned.algorithm.check(learned.memory)
         if wrong is not None:
             raise InvalidArgument("state.arrays", wrong, "others", DAMAGED)
         out = np.empty(len(learned.live_arms))
         for context in range(self.n_contexts):
-            self._draw(self._memory, context, 0.0, out)
-            if not self._is_distribution(out):
+            self.stepper.draw_live(context, 0.0, out)
+            if not self.stepper.is_distribution(out):
                 raise InvalidArgument(f"state: distribution {context}", "one that sums to 1", out, DAMAGED)
-
-    # whole runs and logs in one call; `alphafair.run` validates the arguments
-
-    def _plays_whole_runs(self) -> bool:
-        """Whether its rounds consist of kernels alone: no regressor, and no `choose` or `update` of its own."""
-        kind = type(self)
-        own_steps = kind.choose is not BasePolicy.choose or kind.update is not BasePolicy.update
-        return self._regressors is None and not own_steps
-
-    def _run(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any, in_order: bool = False) -> Any:
-        """Play `n_rounds` rounds in one call; arms are numbered among the `live` ones."""
-        with self._lock:
-            if not np.array_equal(live, self._learned.live_arms):
-                allowed = f"a policy with the live arms {live.tolist()} during the whole run"
-                raise InvalidArgument("policy", allowed, self, "Change arms before or after a run.")
-            self._prepared = _NOT_PREPARED
-            run = loop(job, self.feedback.value, self._algorithm, in_order)
-            return self._call_loop(run, n_rounds, self._memory, *arguments)
-
-    def _rounds_per_call(self, n_rounds: int) -> int:
-        """Return how many of the next rounds to play in one call: few while interpreted."""
-        return min(self._bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
-
-    def _calls(self, n_rounds: int) -> Iterator[tuple[int, int]]:
-        """Yield the first round of each call and the one after its last."""
-        start = 0
-        while start < n_rounds:
-            stop = start + self._rounds_per_call(n_rounds - start)
-            yield start, stop
-            start = stop
-
-    def _call_loop(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
-        """Run a loop over rounds, compiled or interpreted."""
-        if self._bundle.use_machine_code():
-            return jit.compiled(run, **self._flags())(*arguments)
-        started = time.perf_counter()
-        with np.errstate(all="ignore"):
-            answer = run.function(*arguments)
-        self._bundle.spend(time.perf_counter() - started, n_rounds)
-        return answer
-
-    def _fold_log(self, log: LogSteps) -> None:
-        """Learn from a log under bandit feedback, in its order: from all of it, or nothing."""
-        with self._lock:
-            before = self._learned.copied_arrays()
-            refused = self._fold(log)
-            if refused >= 0:
-                self._learned.put_back(before)
-                self._raise_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
-
-    def _follow(self, log: LogSteps) -> None:
-        """Repeat the steps of a log. An invalid propensity raises; the steps before it stay learned."""
-        with self._lock:
-            refused = self._fold(log)
-            if refused >= 0:
-                self._raise_propensity(int(log.contexts[refused]), float(log.propensities[refused]), refused)
-
-    def _fold(self, log: LogSteps) -> int:
-        """Take the steps of a log; return the first one that was refused, or -1."""
-        learned, arms = self._learned, log.arms
-        self._prepared = _NOT_PREPARED
-        fold = loop("fold", "bandit", self._algorithm, False)
-
-        def follow(part: LogSteps) -> int:
-            columns = {name: frozen(value) for name, value in part._asdict().items() if name != "drawn"}
-            steps = part._replace(**columns)  # read-only columns have one type, so the loop is compiled once
-            out = np.empty(len(learned.live_arms))
-            for start, stop in self._calls(len(steps.steps)):
-                some = steps._replace(**{name: getattr(steps, name)[start:stop] for name in PER_STEP})
-                if len(steps.features):
-                    some = some._replace(features=steps.features[start:stop])
-                refused = int(self._call_loop(fold, stop - start, self._memory, some, out))
-                if refused >= 0:
-                    return start + refused
-            return -1
-
-        log = log._replace(features=feature_table(log.features, learned.live_arms))
-        if learned.all_live:
-            return follow(log._replace(arms=arms.astype(np.int64)))
-        is_live = learned.live[arms]
-        masks = np.ascontiguousarray(log.masks[:, learned.live_arms]) if len(log.masks) else log.masks
-        log = log._replace(arms=np.searchsorted(learned.live_arms, arms), masks=masks[:0])
-        late, rows = ~is_live & (log.steps == LEARN), np.arange(len(arms))
-        pooled = self._groups is not None and self._groups.pooled
-        for piece in np.split(rows, np.flatnonzero(late)) if pooled else [rows]:
-            gone, kept = piece[late[piece]], piece[is_live[piece]]
-            learned.book_late(log.contexts[gone], arms[gone], log.rewards[gone])
-            self._retired_earned(arms[gone], log.rewards[gone])
-            part = LogSteps(*(column[kept] if len(column) else column for column in log))._replace(masks=masks)
-            refused = follow(part)
-            log.drawn[kept] = part.drawn
-            if refused >= 0:
-                return int(kept[refused])
-        return -1
-
-    def _fold_full_log(
-        self, contexts: Indices, probabilities: Matrix, rewards: Matrix, features: NDArray[np.float64] | None = None
-    ) -> None:
-        """Learn from a log under full information, in its order."""
-        with self._lock:
-            learned = self._learned
-            self._prepared = _NOT_PREPARED
-            used, seen = (np.ascontiguousarray(table[:, learned.live_arms]) for table in (probabilities, rewards))
-            fold = loop("fold", "full", self._algorithm, False)
-            table = feature_table(features, learned.live_arms)
-            gone = np.where(learned.live, 0.0, probabilities * rewards)
-            pooled = self._groups is not None and self._groups.pooled
-            cuts = np.flatnonzero(gone.any(axis=1) & pooled).tolist()
-            for first, last in pairwise([0, *cuts, len(contexts)]):
-                self._book_retired(contexts[first:last], gone[first:last])
-                for start, stop in self._calls(last - first):
-                    part = slice(first + start, first + stop)
-                    shown = table[part] if len(table) else table
-                    self._call_loop(fold, stop - start, self._memory, shown, contexts[part], used[part], seen[part])
-
-
-def _groups_from_snapshot(arguments: Any) -> Groups:
-    """Check and convert the groups in the settings of a snapshot."""
-    if not isinstance(arguments, Mapping) or {*arguments} != {"labels", "entitlements", "pull_floor"}:
-        raise InvalidArgument("state.settings['groups']", "labels, entitlements and pull_floor", arguments, DAMAGED)
-    return Groups(**arguments)
 
 
 def _copied(value: Any, n_arms: int) -> Vector | None:
@@ -1055,19 +668,3 @@ def _copied(value: Any, n_arms: int) -> Vector | None:
     if type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (n_arms,):
         return value.copy()
     return None
-
-
-def _blank_rows(n_arms: int) -> list[tuple[Vector, Vector]]:
-    """Allocate a block of rows for the distributions of decisions, each with a read-only view for the decision."""
-    block = np.empty((max(1, min(64, 4096 // n_arms)), n_arms))
-    views = frozen(block)
-    return list(zip(block, views, strict=True))
-
-
-def feature_table(features: NDArray[np.float64] | None, live: NDArray[np.int64]) -> Matrix:
-    """Return features as kernels take them: a row per round, live arms side by side; an empty table without any."""
-    if features is None:
-        return frozen(np.empty((0, 0)))
-    if features.ndim == 3 and len(live) < features.shape[1]:
-        features = features[:, live]
-    return frozen(np.ascontiguousarray(features).reshape(len(features), -1))

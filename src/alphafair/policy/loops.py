@@ -16,7 +16,7 @@ import numpy as np
 
 from alphafair.jit import kernel, specialise
 from alphafair.math.adversaries import react as adversary_reacts
-from alphafair.math.distributions import draw_arm, mask_alone
+from alphafair.math.distributions import mask_alone
 
 if TYPE_CHECKING:
     from alphafair.policy.algorithm import Algorithm
@@ -332,7 +332,7 @@ def _fold_bandit(memory, log, p):
             draw(memory, context, 0.0, p)
             prepared = context
             if log.mask_of[t] >= 0:
-                mask(memory, p, log.masks[log.mask_of[t]])
+                mask(memory, p, log.masks[log.mask_of[t]], 0.0)
             log.drawn[t] = p[arm]
     return -1
 
@@ -345,9 +345,7 @@ def _match_bandit(memory, contexts, arms, rewards, uniforms, sets, of_sets, book
         context = np.int64(contexts[t])
         arm, propensity = draw(memory, context, uniforms[t], probabilities)
         if of_sets[t] >= 0:
-            mask(memory, probabilities, sets[of_sets[t]])
-            arm = draw_arm(probabilities, uniforms[t])
-            propensity = probabilities[arm]
+            arm, propensity = mask(memory, probabilities, sets[of_sets[t]], uniforms[t])
         _check_drawn(propensity)
         if arm == arms[t]:
             book.earned[arm] += rewards[t]

@@ -1,25 +1,26 @@
-"""The memory of a policy: arrays with named cells, its regressors and random numbers, and reading snapshots.
+"""The memory of a policy: arrays with named cells.
 
-`Layout` names the cells of one algorithm, `Memory` is the argument of its kernels, and `Learned` the memory of one
-policy, with the accounts of retired arms.
+`Layout` names the cells of one algorithm, `Memory` is the argument of its kernels, and `Learned` is everything that one
+policy has learned, the accounts of retired arms included.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import validate
-from alphafair.errors import InvalidArgument, shown
 from alphafair.math.floors import GroupMemory, no_groups
-from alphafair.math.least_squares import LEARNED, PER_ARM
-from alphafair.values import State
+from alphafair.math.least_squares import LEARNED, PER_ARM, feature_memory
 from alphafair.values.arrays import Matrix, Vector, positions
+
+if TYPE_CHECKING:
+    from alphafair.policy.algorithm import Algorithm
+    from alphafair.policy.group_accounts import GroupAccounts
+    from alphafair.policy.regressors import Regressors
 
 DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
@@ -115,25 +116,74 @@ def settings_vector(names: Any, values: Mapping[str, Any]) -> Vector:
 
 
 class Learned:
-    """The memory of live arms, and the accounts of retired ones.
+    """Everything that a policy has learned: the memory of live arms, and the accounts of retired ones.
 
-    `accounts_in` names the row of `arms` that holds accounts, or of `contexts` if every context has its own; None if
-    there are none. Retired arms have no column; `retired_accounts` holds their accounts by arm number, `group_accounts`
-    those of groups without a live arm. `entry_accounts` are the initial accounts of all arms: 1, or the account with
-    which a later arm entered. A new period changes accounts and entry accounts: `period` is its number and the number
-    of rounds before it, `closed_rewards` are the rewards of all earlier periods, `group_entry` the initial accounts of
-    groups.
+    `version` rises with every write. `accounts_in` names the row of `arms` that holds accounts, or of `contexts` if
+    every context has its own; None if there are none. Retired arms have no column; `retired_accounts` holds their
+    accounts by arm number, `group_accounts` those of groups without a live arm. `entry_accounts` are the initial
+    accounts of all arms: 1, or the account with which a later arm entered. A new period changes accounts and entry
+    accounts: `period` is its number and `first_round` the number of rounds before it, `closed_rewards` are the rewards
+    of all earlier periods, `group_entry` the initial accounts of groups.
     """
 
-    def __init__(self, layout: Layout, memory: Memory, live: NDArray[np.bool_], accounts_in: str | None) -> None:
-        self.layout, self.memory, self.accounts_in = layout, memory, accounts_in
-        self._storage = memory.context_scalars, memory.contexts
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        n_contexts: int,
+        live: NDArray[np.bool_],
+        settings: Mapping[str, Any],
+        *,
+        groups: GroupAccounts | None = None,
+        regressors: Regressors | None = None,
+        n_features: int = 0,
+        features_of_arms: bool = False,
+    ) -> None:
+        self.version = 0
+        self.algorithm, self.groups, self.regressors = algorithm, groups, regressors
+        self.n_features, self.features_of_arms = n_features, features_of_arms
         self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
+        if groups is not None:
+            groups.live_groups = groups.groups.among(self.live_arms)
+        self.accounts_in = self.layout.only_with_groups if self.pooled else algorithm.accounts
+        self.memory = self.blank(n_contexts, settings, n_ever=len(live))
+        self._storage = self.memory.context_scalars, self.memory.contexts
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
         self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
         self.closed_rewards = self._closed_storage = np.zeros_like(self.entry_accounts)
         self.group_accounts, self.group_entry = np.zeros(0), np.zeros(0)
+        if groups is not None and not groups.groups.is_default:
+            self.group_accounts, self.group_entry = np.zeros(groups.groups.n_groups), np.ones(groups.groups.n_groups)
         self.period, self.first_round = 0, 0
+
+    def blank(self, n_contexts: int, settings: Mapping[str, Any], n_ever: int) -> Memory:
+        """Return the initial memory of so many contexts and the live arms, of `n_ever` arms with the retired ones."""
+        features: Any = ()
+        if "FEATURES" in self.algorithm.flags:
+            fits = self.n_features if self.regressors is None else 0
+            features = feature_memory(fits, len(self.live_arms), of_arms=self.features_of_arms)
+        memory = self.layout.blank(n_contexts, len(self.live_arms), pooled=self.pooled, features=features)
+        memory = self.with_settings(memory, settings, n_ever)
+        self.algorithm.start(memory)
+        self.algorithm.start_contexts(memory)
+        if self.groups is not None:
+            if self.pooled:
+                self.groups.start(memory, self.layout.arms.size - 1)
+            self.groups.project(memory)
+        return memory
+
+    def with_settings(self, memory: Memory, settings: Mapping[str, Any], n_ever: int) -> Memory:
+        """Return a memory with these settings, and the groups of the live arms."""
+        groups = memory.groups if self.groups is None else self.groups.memory(n_ever)
+        return memory._replace(settings=settings_vector(self.layout.settings, settings), groups=groups)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether accounts are those of groups, or of arms with entitlements."""
+        return self.groups is not None and self.groups.pooled
+
+    @property
+    def layout(self) -> Layout:
+        return self.algorithm.layout
 
     @property
     def n_arms(self) -> int:
@@ -183,7 +233,7 @@ class Learned:
         """Return views of everything learned about live arms, by name."""
         return self.layout.named(self.memory)
 
-    # adding contexts, adding and retiring arms
+    # adding contexts, adding and retiring arms: see `alphafair.policy.arms`
 
     def add_contexts(self, first: Memory, n_contexts: int) -> None:
         """Extend to `n_contexts`, copying the only context of `first`; a MemoryError leaves everything unchanged."""
@@ -202,8 +252,9 @@ class Learned:
         self._retired_storage, self.retired_accounts = retired
         self._entry_storage, self.entry_accounts = entry
         self._closed_storage, self.closed_rewards = closed
+        self.version += 1
 
-    def change_arms(self, kept: NDArray[np.int64], n_new: int, *, features_of_arms: bool) -> None:
+    def change_arms(self, kept: NDArray[np.int64], n_new: int) -> None:
         """Drop the columns that are not in `kept`, and append `n_new` columns of zeros."""
         self.retired_accounts[:, np.delete(self.live_arms, kept)] = np.delete(self.accounts, kept, axis=1)
         arrived = self.n_arms + np.arange(n_new)
@@ -217,7 +268,7 @@ class Learned:
         self.all_live = bool(self.live.all())
         memory = self.memory
         features = memory.features
-        if features and features_of_arms:
+        if features and self.features_of_arms:
             z = np.zeros((len(features.z), len(self.live_arms)))
             z[:1] = 1.0
             features = features._replace(z=z)
@@ -230,6 +281,7 @@ class Learned:
             features=features,
         )
         self._storage = self.memory.context_scalars, self.memory.contexts
+        self.version += 1
 
     def note_entries(self, n_kept: int) -> None:
         """Record the current accounts of live arms after the first `n_kept`, which are new, as their entry accounts."""
@@ -244,20 +296,25 @@ class Learned:
         self.entry_accounts[...] = self.accounts_of_all
         self.period += 1
         self.count_rounds()
+        self.version += 1
 
     def count_rounds(self) -> None:
         """Record the number of rounds so far, if the algorithm counts them, as those before the current period."""
         names = self.layout.scalars
         self.first_round = int(self.memory.scalars[names.rounds]) if "rounds" in names._fields else 0
 
-    def change_layout(self, layout: Layout, memory: Memory) -> None:
-        """Move to the blank memory of another layout; what both layouts name is kept."""
-        before = self.named()
-        self.layout, self.memory = layout, memory
-        self._storage = memory.context_scalars, memory.contexts
+    def change_algorithm(self, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
+        """Move to the blank memory of another algorithm; what both layouts name is kept."""
+        before, n_contexts = self.named(), len(self.memory.contexts)
+        self.algorithm = algorithm
+        if self.groups is not None:
+            self.groups.algorithm = algorithm
+        self.memory = self.blank(n_contexts, settings, self.n_arms)
+        self._storage = self.memory.context_scalars, self.memory.contexts
         for name, cells in self.named().items():
             if name in before:
                 cells[...] = before[name]
+        self.version += 1
 
     def column(self, arm: int) -> int:
         """Return the column of a live arm; -1 for a retired one."""
@@ -268,76 +325,29 @@ class Learned:
 
     def book_late(self, contexts: NDArray[Any], arms: NDArray[Any], rewards: Vector) -> None:
         """Add one reward each to the accounts of retired arms."""
-        if len(self.retired_accounts):
-            np.add.at(self.retired_accounts, (np.minimum(contexts, len(self.retired_accounts) - 1), arms), rewards)
+        with np.errstate(all="ignore"):
+            if len(self.retired_accounts):
+                np.add.at(self.retired_accounts, (np.minimum(contexts, len(self.retired_accounts) - 1), arms), rewards)
+            self._groups_earned(arms, rewards)
 
     def book_retired(self, contexts: Any, earned: Matrix) -> None:
         """Add rewards by context to the accounts of retired arms; columns of live arms are ignored."""
-        if len(self.retired_accounts):  # one row for all contexts, or one for each
-            rows = np.minimum(contexts, len(self.retired_accounts) - 1)
-            np.add.at(self.retired_accounts, rows, np.where(self.live, 0.0, earned))
+        if self.all_live:
+            return
+        gone = np.flatnonzero(~self.live)
+        with np.errstate(all="ignore"):
+            if len(self.retired_accounts):  # one row for all contexts, or one for each
+                rows = np.minimum(contexts, len(self.retired_accounts) - 1)
+                np.add.at(self.retired_accounts, rows, np.where(self.live, 0.0, earned))
+            self._groups_earned(gone, earned[:, gone].sum(axis=0))
 
-    # snapshots
+    def _groups_earned(self, arms: NDArray[Any], amounts: Vector) -> None:
+        """Add rewards of retired arms to the accounts of their groups."""
+        if self.groups is not None and self.pooled:
+            self.groups.retired_earned(self, arms, amounts)
+        self.version += 1
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return copies of everything learned, by name, for a State."""
-        named = {**self.named(), "live": self.live}
-        named |= {"retired_accounts": self.retired_accounts, "entry_accounts": self.entry_accounts}
-        if len(self.group_accounts):
-            named["group_accounts"] = self.group_accounts
-        if self.period or self.first_round:
-            named |= {"period": np.array([self.period, self.first_round]), "closed_rewards": self.closed_rewards}
-        if (self.group_entry != 1.0).any():
-            named["group_entry"] = self.group_entry
-        return copies(named)
-
-    def names(self, given: Collection[str] = ()) -> set[str]:
-        """Return the names of the arrays in a snapshot, of which `given` are there."""
-        names = {*self.named(), *ALWAYS}
-        names |= {*OF_PERIODS} if "period" in given else set()
-        if len(self.group_accounts):
-            names |= {"group_accounts"} | ({"group_entry"} & {*given})
-        return names
-
-    def check_names(self, state: State, n_contexts: int) -> None:
-        """Raise for a State with other arrays, or another number of contexts, before memory is allocated."""
-        names = self.names(state.arrays)
-        if {*state.arrays} != names:
-            repair = "It is damaged, or belongs to other settings: try alphafair.load_policy(state)."
-            raise InvalidArgument("state.arrays", f"named {sorted(names)}", sorted(state.arrays), repair)
-        for name in (*self.layout.context_scalars._fields, *self.layout.contexts._fields):
-            if np.shape(state.arrays[name])[:1] != (n_contexts,):
-                got = f"shape {np.shape(state.arrays[name])}"
-                raise InvalidArgument(f"state.arrays[{name!r}]", f"of {shown(n_contexts)} contexts", got, DAMAGED)
-
-    def read(self, state: State) -> None:
-        """Read the arrays of a State; their shapes must match."""
-        for name, cells in self.named().items():
-            cells[...] = array_of(state, name, np.float64, cells.shape)
-            if not np.isfinite(cells).all() and name not in self.layout.may_be_infinite:
-                raise InvalidArgument(f"state.arrays[{name!r}]", "finite", "infinite values", DAMAGED)
-        retired = array_of(state, "retired_accounts", np.float64, self.retired_accounts.shape)
-        self.retired_accounts = self._retired_storage = retired
-        entry = array_of(state, "entry_accounts", np.float64, self.entry_accounts.shape)
-        self.entry_accounts = self._entry_storage = entry
-        if len(self.group_accounts):
-            self.group_accounts = array_of(state, "group_accounts", np.float64, self.group_accounts.shape)
-        if "group_entry" in state.arrays:
-            self.group_entry = array_of(state, "group_entry", np.float64, self.group_entry.shape)
-        if "period" in state.arrays:
-            self.period, self.first_round = array_of(state, "period", np.int64, (2,)).tolist()
-            closed = array_of(state, "closed_rewards", np.float64, self.closed_rewards.shape)
-            self.closed_rewards = self._closed_storage = closed
-
-    def check_accounts(self) -> None:
-        """Raise for accounts below the initial 1, or in the wrong place."""
-        live = self.live
-        sound = (self.accounts >= 1.0).all() and (self.retired_accounts[:, ~live] >= 1.0).all()
-        sound &= (self.entry_accounts >= 1.0).all() and (self.rewards_of_all >= 0.0).all()
-        sound &= (self.closed_rewards >= 0.0).all() and np.isfinite(self.closed_rewards).all()
-        sound &= (self.group_entry >= 1.0).all() and min(self.period, self.first_round) >= 0
-        if not sound or self.retired_accounts[:, live].any() or not np.isfinite(self.accounts_of_all).all():
-            raise InvalidArgument("state.arrays", "accounts of at least 1", self.accounts_of_all, DAMAGED)
+    # copies
 
     def copied_arrays(self) -> tuple[Any, ...]:
         """Return copies of everything that a log can change, for `put_back`."""
@@ -348,10 +358,11 @@ class Learned:
         for name, cells in self.named().items():
             cells[...] = learned[name]
         self.retired_accounts[...] = retired
+        self.version += 1
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and `pickle`, which do not preserve views; the policy restores the layout."""
-        own = ("layout", "_storage", "_retired_storage", "_entry_storage", "_closed_storage")
+        """For `copy` and `pickle`, which do not preserve views; the policy restores the algorithm."""
+        own = ("algorithm", "_storage", "_retired_storage", "_entry_storage", "_closed_storage")
         return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -391,132 +402,3 @@ def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -
         storage[:known] = rows
     storage[known:n_rows] = first
     return storage, storage[:n_rows]
-
-
-# regressors and random numbers
-
-
-class RandomNumbers:
-    """The random numbers of a policy, drawn in blocks for speed; `block` is the unused rest of one, reversed."""
-
-    BLOCK = 256
-
-    def __init__(self, seed: int | None) -> None:
-        self.seed = seed
-        self._generator = validate.random_generator("seed", seed)
-        self._refill()
-
-    def _refill(self) -> None:
-        self._start = self._generator.bit_generator.state
-        self.block: list[float] = self._generator.random(self.BLOCK)[::-1].tolist()
-
-    def random(self) -> float:
-        """Return the first number of a new block."""
-        self._refill()
-        return self.block.pop()
-
-    def state(self) -> dict[str, Any]:
-        """Return the state, for a snapshot."""
-        return {"seed": self.seed, "generator": self._start, "used": self.BLOCK - len(self.block)}
-
-    @classmethod
-    def at(cls, state: Any) -> Self:
-        """Continue from a state."""
-        try:
-            numbers = cls(state["seed"])
-            numbers._generator.bit_generator.state = state["generator"]
-            numbers._refill()
-            used = validate.integer("used", state["used"], low=0, high=cls.BLOCK)
-            del numbers.block[cls.BLOCK - used :]
-            return numbers
-        except (TypeError, KeyError, ValueError, OverflowError) as problem:
-            raise InvalidArgument("state.rng", "the state of a PCG64 generator", state, DAMAGED) from problem
-
-
-class Regressors:
-    """Regressors of the user, with scikit-learn's `partial_fit` and `predict`, in place of least squares.
-
-    One per live arm for features of the context, or a single one if every arm has its own features.
-    """
-
-    def __init__(self, blank: Any, n_arms: int, *, of_arms: bool) -> None:
-        if not all(callable(getattr(blank, name, None)) for name in ("partial_fit", "predict")):
-            repair = "Pass, for example, sklearn.linear_model.SGDRegressor()."
-            raise InvalidArgument("regressor", "an object with partial_fit and predict", blank, repair)
-        self.blank, self.of_arms = copy.deepcopy(blank), of_arms
-        self.fitted: list[Any] = [None] * (1 if of_arms else n_arms)  # None: not fitted yet, predicts 0
-
-    def predict(self, features: NDArray[np.float64]) -> Vector:
-        """Return f of every live arm: its predicted reward minus the mean reward, in [-1, 1]."""
-        if self.of_arms:
-            predicted = np.zeros(len(features)) if self.fitted[0] is None else self.fitted[0].predict(features)
-        else:
-            row = features[None]
-            predicted = np.array(
-                [0.0 if each is None else float(np.ravel(each.predict(row))[0]) for each in self.fitted]
-            )
-        return np.clip(np.nan_to_num(np.asarray(predicted, dtype=np.float64)), -1.0, 1.0)
-
-    def fit(self, arm: int, features: NDArray[np.float64], y: float) -> None:
-        """Fit one more reward of an arm, minus the mean reward."""
-        place, row = (0, features[arm]) if self.of_arms else (arm, features)
-        if self.fitted[place] is None:
-            self.fitted[place] = copy.deepcopy(self.blank)
-        self.fitted[place].partial_fit(row[None], np.array([y]))
-
-    def change_arms(self, kept: NDArray[np.int64], n_new: int) -> None:
-        if not self.of_arms:
-            self.fitted = [self.fitted[k] for k in kept] + [None] * n_new
-
-
-# reading snapshots
-
-
-def check_state(state: Any) -> None:
-    """Raise for anything but a State."""
-    parts = (state.settings, state.rng, state.arrays) if isinstance(state, State) else (None,)
-    if not all(isinstance(part, Mapping) for part in parts):
-        raise InvalidArgument("state", "a State", state, "Use State.from_bytes or State.load.")
-
-
-def check_kind(state: State, name: str, version: int) -> None:
-    """Raise for a snapshot of another policy, or of another version."""
-    check_state(state)
-    if state.policy != name:
-        raise InvalidArgument("state.policy", repr(name), state.policy, "Restore it into a policy of that name.")
-    if state.version != version:
-        repair = DAMAGED
-        if isinstance(state.version, int):
-            repair = "It was written by a newer version: update alphafair."
-            if state.version < version:
-                repair = "It was written by an older version: load it there, or learn from the log again."
-        raise InvalidArgument("state.version", str(version), state.version, repair)
-
-
-def checked_state(state: State, settings: Iterable[str]) -> tuple[int, NDArray[np.bool_]]:
-    """Return the number of contexts and the live arms; raise unless the snapshot has exactly these settings."""
-    names, known = set(state.settings), {"n_contexts", "n_arms", *settings}
-    if names != known:
-        repair = "It is damaged, or belongs to other settings: try alphafair.load_policy(state)."
-        raise InvalidArgument("state.settings", f"named {sorted(known)}", sorted(names), repair)
-    return validate.integer("state.settings['n_contexts']", state.settings["n_contexts"], low=1), live_of(state)
-
-
-def live_of(state: State) -> NDArray[np.bool_]:
-    """Return which arms of a snapshot are live."""
-    n_arms = validate.integer("state.settings['n_arms']", state.settings.get("n_arms"), low=1)
-    live = array_of(state, "live", np.bool_, (n_arms,))
-    if not live.any():
-        raise InvalidArgument("state.arrays['live']", "true for some arm", live, DAMAGED)
-    return live
-
-
-def array_of(state: State, key: str, kind: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Check an array of a State, and return a copy."""
-    array: Any = state.arrays.get(key)
-    known = isinstance(array, np.ndarray)
-    got = f"{array.dtype} of shape {array.shape}" if known else type(array).__name__
-    if not known or array.shape != shape or array.dtype != kind or np.isnan(array).any():
-        allowed = f"{np.dtype(kind)} of shape {shape} without NaN"
-        raise InvalidArgument(f"state.arrays[{key!r}]", allowed, got, DAMAGED)
-    return np.array(array, order="C")

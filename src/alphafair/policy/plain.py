@@ -22,16 +22,21 @@ snapshots, threads, simulation, the engine, `alphafair check`.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair.errors import InvalidArgument
+from alphafair.jit import Bundle
 from alphafair.math.distributions import draw_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout, Memory
+from alphafair.policy.stepper import Stepper
 from alphafair.values.arrays import Vector, positions
 
 Axis = Literal["contexts", "arms"] | int
@@ -65,8 +70,10 @@ class StoredValue:
         widths = [axis for axis in self.axes if isinstance(axis, int)]
         return f"{self.name}[{widths[0]}]" if widths else self.name
 
-    def first_value(self, policy: PlainPolicy) -> float:
-        return float(policy.settings[self.first]) if isinstance(self.first, str) else self.first
+    def first_value(self, layout: Layout, memory: Memory) -> float:
+        if isinstance(self.first, str):
+            return float(memory.settings[getattr(layout.settings, self.first)])
+        return self.first
 
 
 class Number(StoredValue):
@@ -134,7 +141,6 @@ class PlainPolicy(BasePolicy):
     """
 
     _kinds: ClassVar[dict[str, StoredValue]] = {}  # declarations by name
-    _stored: dict[str, NDArray[np.float64]]  # views of the memory by name
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -147,14 +153,31 @@ class PlainPolicy(BasePolicy):
         for kept in cls._kinds.values():
             of_parts[kept.part].append(kept.position)
         named = {part: positions(*names) for part, names in of_parts.items()}
-        layout = Layout(**named, may_be_infinite=tuple(cls._kinds))
+        firsts = tuple(dict.fromkeys(kept.first for kept in cls._kinds.values() if isinstance(kept.first, str)))
+        layout = Layout(**named, settings=positions(*firsts), may_be_infinite=tuple(cls._kinds))
         accounts = [name for name, kept in cls._kinds.items() if isinstance(kept, Accounts)]
         if len(accounts) > 1:
             raise InvalidArgument(
                 cls.__name__, "a class with at most one Accounts", accounts, "Use Array for the others."
             )
-        nothing: Any = None  # not used: `_draw_interpreted` and `_learn_interpreted` are overridden
-        cls.algorithm = Algorithm(layout, nothing, nothing, accounts=accounts[0] if accounts else None)
+        nothing: Any = None  # not used: `_PlainStepper` has its own steps
+        of_contexts, others = (
+            partial(
+                _set_first,
+                layout,
+                {name: kept for name, kept in cls._kinds.items() if is_own == ("contexts" in kept.axes)},
+            )
+            for is_own in (True, False)
+        )
+        cls.algorithm = Algorithm(
+            layout,
+            nothing,
+            nothing,
+            start=others,
+            start_contexts=of_contexts,
+            admit=partial(_admit, layout, cls._kinds),
+            accounts=accounts[0] if accounts else None,
+        )
 
     # for subclasses to override
 
@@ -173,42 +196,44 @@ class PlainPolicy(BasePolicy):
 
     # overrides of `BasePolicy`
 
-    def _plays_whole_runs(self) -> bool:
-        return False
-
     def _keeps_group_accounts(self) -> bool:
         return False
 
-    def _blank(self, n_contexts: int, n_live: int) -> Memory:
-        memory = super()._blank(n_contexts, n_live)
-        views = self._algorithm.layout.named(memory)
-        for name, kept in self._kinds.items():
-            views[name][...] = kept.first_value(self)
-        return memory
+    def _numbers(self) -> dict[str, float]:
+        return {name: float(self.settings[name]) for name in self._own_algorithm().layout.settings._fields}
 
-    def _memory_changed(self) -> None:
-        super()._memory_changed()
-        self._stored = self._algorithm.layout.named(self._memory)
+    @property
+    def _stored(self) -> dict[str, NDArray[np.float64]]:
+        """Views of the memory by name; made again when it has moved."""
+        memory = self._learned.memory
+        if self.__dict__.get("_viewed") is not memory:
+            self._viewed, self._views = memory, self._learned.named()
+        return self._views
 
     def _shareable(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._shareable().items() if name != "_stored"}
+        return {name: value for name, value in super()._shareable().items() if name not in ("_viewed", "_views")}
 
-    def _change_arms(self, kept: NDArray[np.int64], entries: Vector) -> None:
-        super()._change_arms(kept, entries)
-        if not len(entries):
-            return
-        for name, kind in self._kinds.items():
-            if "arms" in kind.axes:
-                cells = self._stored[name]
-                least = cells[..., : len(kept)].min(axis=-1, keepdims=True)
-                entering = np.where(np.isnan(entries), least, entries)
-                cells[..., len(kept) :] = entering if isinstance(kind, Accounts) else kind.first_value(self)
-        self.arms_added(len(kept))
-        self._learned.note_entries(len(kept))
+    def _arms_added(self, first: int) -> None:
+        self.arms_added(first)
+        self._learned.note_entries(first)
 
-    def _draw_interpreted(self, *arguments: Any) -> tuple[int, float]:
+    def _stepper_of(self, flags: Mapping[str, bool], bundle: Bundle, whole_runs: bool) -> Stepper:
+        stepper = _PlainStepper(self._learned, self.feedback, flags, bundle, self._lock, whole_runs=False)
+        stepper.policy = weakref.proxy(self)  # without a reference cycle, so that the policy is freed at once
+        return stepper
+
+
+class _PlainStepper(Stepper):
+    """Steps that call `distribution` and `learn` of a policy."""
+
+    policy: PlainPolicy
+
+    def _call(self, name: str, kernel: Any, rounds: float, arguments: tuple[Any, ...], **flags: bool) -> Any:
+        return kernel(*arguments)
+
+    def draw(self, *arguments: Any) -> tuple[int, float]:
         _, context, uniform, out = arguments
-        given = self.distribution(context)
+        given = self.policy.distribution(context)
         try:
             p = np.asarray(given, dtype=np.float64)
             total = float(p.sum())
@@ -217,11 +242,32 @@ class PlainPolicy(BasePolicy):
         if p.shape != out.shape or not (p >= 0.0).all() or not abs(total - 1.0) <= 1e-6:
             allowed = f"{len(out)} probabilities with sum 1, one per live arm"
             repair = "Return one per live arm; n_arms counts retired arms too."
-            raise InvalidArgument(f"{self.__class__.__name__}.distribution({context})", allowed, given, repair)
+            name = f"{self.policy.__class__.__name__}.distribution({context})"
+            raise InvalidArgument(name, allowed, given, repair)
         out[:] = p / total
         arm = draw_arm(out, uniform)
         return arm, float(out[arm])
 
-    def _learn_interpreted(self, *arguments: Any) -> bool:
-        self.learn(*arguments[1:])
+    def learn(self, *arguments: Any) -> bool:
+        self.policy.learn(*arguments[1:])
         return True
+
+
+def _set_first(layout: Layout, kinds: Mapping[str, StoredValue], memory: Memory) -> None:
+    """Write the first values of declarations to a memory."""
+    views = layout.named(memory)
+    for name, kept in kinds.items():
+        views[name][...] = kept.first_value(layout, memory)
+
+
+def _admit(
+    layout: Layout, kinds: Mapping[str, StoredValue], memory: Memory, n_kept: int, some_left: bool, entries: Vector
+) -> None:
+    """Write the first values of new arms, and the accounts with which they enter."""
+    views = layout.named(memory)
+    for name, kept in kinds.items():
+        if "arms" in kept.axes and len(entries):
+            cells = views[name]
+            least = cells[..., :n_kept].min(axis=-1, keepdims=True)
+            entering = np.where(np.isnan(entries), least, entries)
+            cells[..., n_kept:] = entering if isinstance(kept, Accounts) else kept.first_value(layout, memory)
