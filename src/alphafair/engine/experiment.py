@@ -28,10 +28,10 @@ from alphafair.engine.steps import Steps, Tally, follow
 from alphafair.engine.summary import Fairness, Summary, unknown
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, encodable
 from alphafair.groups import Groups
-from alphafair.jit import fingerprint
+from alphafair.jit import OF_STATES, fingerprint
 from alphafair.values import Feedback, State, Vector
 
-CODE = fingerprint()  # of the kernels: with other kernels the same log may lead to other bits
+CODE = fingerprint(OF_STATES)  # with other code the same log may lead to other bits
 LONGEST_LABEL, LONGEST_REASON = 200, 300
 CHECKED = 1 << 20  # numbers of a state that are checked in one step
 DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # failures that a policy survives
