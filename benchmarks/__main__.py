@@ -22,6 +22,7 @@ SECTIONS = (
     "groups",
     "log",
     "loop",
+    "steps",
     "fair_cb",
     "scaling",
     "startup",

@@ -271,7 +271,10 @@ def price_of_fairness_toy() -> Figure:
         axes.text(0.325, 1000, "best fixed policy\nin hindsight", fontsize=LABEL_SIZE, ha="right", va="center")
         note = f"MovieLens latest-small: {size[0]} users, {size[1]} genres, {stream.n_rounds:,} ratings"
         axes.text(0.99, 0.96, note, transform=axes.transAxes, fontsize=LABEL_SIZE, ha="right", style="italic")
-        for policy, place, side in ((Hedge(*size), (0, -14), "center"), (Uniform(*size), (-7, -3), "right")):
+        for policy, place, side in (
+            (Hedge(*size), (0, -14), "center"),
+            (Uniform(*size, feedback="full"), (-7, -3), "right"),
+        ):
             alone = frontier([simulate(policy, stream).final])
             point = float(alone.jain[0]), float(alone.reward[0])
             axes.plot(

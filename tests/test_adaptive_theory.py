@@ -41,7 +41,7 @@ def make_policy(name: str, m: int, n: int, alpha: float, seed: int) -> Any:
         **{f"alpha-fair {each}": lambda kind=kind: kind(m, n, alpha=alpha) for each, kind in READINGS.items()},
         "adaptive full": lambda: AlphaFairAdaptive(m, n, alpha=alpha, feedback="full"),
         "hedge": lambda: Hedge(m, n),
-        "uniform": lambda: Uniform(m, n),
+        "uniform": lambda: Uniform(m, n, feedback="full"),
         "independent": lambda: IndependentAlphaFair(m, n, alpha=alpha),
         "fair-cb": lambda: FairCB(
             m, n, pull_share=0.5 / n, horizon=60, context_weights=np.full(m, 1 / m), feedback="full"

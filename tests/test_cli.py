@@ -158,7 +158,7 @@ def test_numbers_are_those_of_the_library(numbers: dict[str, Any]) -> None:
         ("hedge", "full"): Hedge(5, 4, horizon=3000),
         ("fair-cb", "full"): FairCB(5, 4, horizon=3000, context_weights=weights, feedback="full"),
         ("fair-cb", "bandit"): FairCB(5, 4, horizon=3000, context_weights=weights, feedback="bandit"),
-        ("uniform", "full"): Uniform(5, 4),
+        ("uniform", "full"): Uniform(5, 4, feedback="full"),
     }
     totals = context_reward_totals(stream)
     best, even = offline_optimum(totals, 0.5), 1.0 + totals.sum(axis=0) / 4

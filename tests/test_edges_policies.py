@@ -28,6 +28,7 @@ from alphafair.engine import Engine
 from alphafair.math.distributions import draw_arm, mask_distribution
 from alphafair.math.floors import lift_groups
 from alphafair.policy.base import BasePolicy
+from alphafair.policy.stepper import Stepper
 from alphafair.run import over_log
 from alphafair.values import State
 from tests import search_policies as search
@@ -454,11 +455,11 @@ def test_the_search_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> No
         assert "not a distribution" in planted("uniform")
     with monkeypatch.context() as patch:
 
-        def refuse(policy: Any, *args: Any) -> None:
-            policy._memory.contexts[...] += 1.0
-            raise InvalidArgument("decision.propensity", "another", 0.5, "")
+        def refuse(stepper: Any, *args: Any) -> InvalidArgument:
+            stepper.learned.memory.contexts[...] += 1.0
+            return InvalidArgument("decision.propensity", "another", 0.5, "")
 
-        patch.setattr(AlphaFairBandit, "_raise_propensity", refuse)
+        patch.setattr(Stepper, "impossible", refuse)
         assert "something has changed" in planted("alpha-fair-bandit")
     with monkeypatch.context() as patch:
         patch.setattr("alphafair.policy.archive.read", lambda learned, state: None)

@@ -83,7 +83,7 @@ def test_nothing_is_written_after_a_jump_ahead(machine: Machine, path: Path) -> 
         health = engine.health()
         assert not health["ready"]
         assert REASON in health["reason"]
-        assert "--accept-clock" in health["reason"]
+        assert "with the option that accepts it" in health["reason"]
         assert engine.health(probe=False)["reason"] == health["reason"]
         for name, write in writes(engine).items():
             with pytest.raises(Unavailable, match=REASON):

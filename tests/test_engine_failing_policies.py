@@ -18,6 +18,7 @@ from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
 from alphafair.engine.ledger import Decided, Late, Settled
 from alphafair.errors import InvalidArgument
+from alphafair.policy.stepper import Stepper
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
@@ -56,11 +57,16 @@ class Fault:
 FAULT = Fault()
 
 
+class FaultyStepper(Stepper):
+    def draw_alone(self, context: int, uniform: float) -> tuple[int, float]:
+        return FAULT.pass_on("draw", super().draw_alone(context, uniform))  # type: ignore[no-any-return]
+
+
 class Faulty(AlphaFairBandit):
     name: ClassVar[str] = "faulty"
 
-    def _draw_arm(self, context: int, uniform: float) -> tuple[int, float]:
-        return FAULT.pass_on("draw", super()._draw_arm(context, uniform))  # type: ignore[no-any-return]
+    def _stepper_of(self, flags: Any, bundle: Any, whole_runs: bool) -> Stepper:
+        return FaultyStepper(self._learned, self.feedback, flags, bundle, self._lock, whole_runs=whole_runs)
 
     def update(self, decision: Decision, reward: Any) -> None:
         super().update(decision, reward)

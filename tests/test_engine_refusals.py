@@ -16,6 +16,7 @@ from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, Re
 from alphafair.engine.decisions import RequestHandler
 from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
+from alphafair.policy.stepper import Stepper
 from tests.stores import both_stores, execute, live_state
 
 pytestmark = both_stores
@@ -128,8 +129,8 @@ class Door:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shut = False
-        for method in ("_draw_arm", "choose"):
-            monkeypatch.setattr(BasePolicy, method, self.guarded(getattr(BasePolicy, method)))
+        for kind, method in ((Stepper, "draw_alone"), (BasePolicy, "choose")):
+            monkeypatch.setattr(kind, method, self.guarded(getattr(kind, method)))
 
     def guarded(self, inside: Any) -> Any:
         def ask(*arguments: Any, **options: Any) -> Any:

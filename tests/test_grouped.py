@@ -451,7 +451,7 @@ def test_settings_of_arms_equal_those_of_groups_of_one_arm(kind: str, terms: dic
 def test_a_propensity_below_every_floor_is_refused(made: Any, floor: Any, least: float | None) -> None:
     """Also where everything is promised; under a floor for arms, whatever is below it."""
     policy = made(1, 4, groups=Groups(list("aabb"), pull_floor=floor), seed=0)
-    bound = 0.2 if least is None else least * policy.fresh()._least_propensity(0) / 0.5
+    bound = 0.2 if least is None else least * policy.fresh().stepper.least_propensity(0) / 0.5
     with pytest.raises(InvalidArgument, match="propensity"):
         policy.update(Decision(0, 1, 0.99 * bound, None), 1.0)
     assert (policy.cumulative_rewards == 0.0).all()

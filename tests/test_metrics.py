@@ -56,7 +56,7 @@ def test_many_rounds_at_once() -> None:
 def test_a_trace_is_as_good_as_its_rewards() -> None:
     stream = streams.ratings(200, 2, 3, seed=0)
     trace = simulate(AlphaFair(2, 3), stream, record_every=50)
-    uniform = simulate(Uniform(2, 3), stream, record_every=50)
+    uniform = simulate(Uniform(2, 3, feedback="full"), stream, record_every=50)
     optimum = metrics.alpha_performance(trace, 0.9) + 1.0
     assert metrics.standard_regret(optimum, trace, 0.9) == pytest.approx(np.ones(4))
     assert np.array_equal(metrics.jain_index(trace), metrics.jain_index(trace.accounts))
@@ -271,7 +271,7 @@ def test_certificates_hold_for_any_rewards_at_all(m: int, n: int, alpha: float, 
 
 def test_certificates_take_the_last_record_of_a_trace() -> None:
     stream = streams.ratings(n_rounds=50, n_contexts=2, n_arms=3, seed=0)
-    trace = simulate(Uniform(2, 3), stream, record_every=10)
+    trace = simulate(Uniform(2, 3, feedback="full"), stream, record_every=10)
     totals = context_reward_totals(stream)
     assert metrics.certificates(totals, trace, 0.5) == metrics.certificates(totals, trace.final, 0.5)
 
@@ -297,7 +297,7 @@ def test_certificates_refuse(changed: dict[str, Any], argument: str) -> None:
 
 
 def test_accounts_of_groups() -> None:
-    trace = simulate(Uniform(2, 3), streams.ratings(50, 2, 3, seed=0), record_every=10)
+    trace = simulate(Uniform(2, 3, feedback="full"), streams.ratings(50, 2, 3, seed=0), record_every=10)
     accounts = metrics.group_accounts(trace, ["b", "a", "b"])
     expected = np.column_stack([trace.accounts[:, [0, 2]].sum(axis=1) - 1.0, trace.accounts[:, 1]])
     np.testing.assert_allclose(accounts, expected, rtol=1e-14)

@@ -72,6 +72,26 @@ def test_fingerprint_follows_every_file_with_kernels(tmp_path: Path, monkeypatch
         assert jit.fingerprint() != before, f"{path.name} is not part of the fingerprint"
 
 
+def test_states_of_an_engine_depend_on_no_rival_and_no_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "alphafair"
+    shutil.copytree(jit._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(jit, "_PACKAGE", copy)
+    for path, counts in {
+        "lab/rivals/ucb.py": False,
+        "evaluation/estimators.py": False,
+        "offline/hindsight.py": False,
+        "algorithms/alpha_fair.py": True,
+        "policy/loops.py": True,
+        "math/simplex.py": True,
+    }.items():
+        before = jit.fingerprint(jit.OF_STATES)
+        with (copy / path).open("a") as file:
+            file.write("\n# another thought\n")
+        assert (jit.fingerprint(jit.OF_STATES) != before) == counts, path
+
+
 SIMULATE = """
 import alphafair
 stream = alphafair.streams.ratings(50, 2, 3)

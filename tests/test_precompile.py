@@ -54,8 +54,11 @@ def test_a_service_compiles_for_its_experiments(tmp_path: Path, monkeypatch: pyt
         engine.create("floor", arms=ARMS, policy="alpha-fair", groups=Groups(pull_floor=0.1))
         engine.create("hedge", arms=ARMS, policy="hedge")
         engine.create("nash", arms=ARMS, policy="alpha-fair", alpha=1.0)
-        adaptive, full = DEFAULT._replace(flags=("groups",)), Kernels("alpha-fair", "full", ("groups",))
-        nash, hedge = full._replace(flags=("welfare",)), Kernels("hedge", "full")
+        adaptive, full = (
+            DEFAULT._replace(flags=frozenset({"groups"})),
+            Kernels("alpha-fair", "full", frozenset({"groups"})),
+        )
+        nash, hedge = full._replace(flags=frozenset({"welfare"})), Kernels("hedge", "full")
         assert _kernels_in_use(engine) == {DEFAULT, adaptive, full, nash, hedge}
 
 

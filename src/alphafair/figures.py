@@ -135,7 +135,8 @@ def overview(
 
     >>> from alphafair import AlphaFair, Uniform, simulate, streams
     >>> stream = streams.ratings(n_rounds=2000, n_contexts=3, n_arms=4, seed=0)
-    >>> traces = [simulate(policy, stream, record_every=20) for policy in (AlphaFair(3, 4), Uniform(3, 4))]
+    >>> policies = AlphaFair(3, 4), Uniform(3, 4, feedback="full")
+    >>> traces = [simulate(policy, stream, record_every=20) for policy in policies]
     >>> [axes.get_title(loc="left") for axes in overview(traces, alpha=0.9).axes[1:]]
     ["Jain's index: how equally", 'alpha-fair', 'uniform']
     """

@@ -35,7 +35,7 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
@@ -51,6 +51,8 @@ Mode = Literal["auto", "now", "off"]
 _PACKAGE = Path(__file__).parent
 # files and folders with kernels
 FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rivals")
+# files and folders on which the states of an engine depend
+OF_STATES = ("math", "algorithms", "policy/loops", "policy/memory", "policy/arms", "policy/group_accounts")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none tests for it
     "forceinline": True,  # a call costs as much as ten arms, mostly for counting references to arrays
@@ -140,11 +142,11 @@ def long_kernel(function: Function) -> Any:
 # machine code
 
 
-def fingerprint() -> str:
-    """Return a digest of all files with kernels and of those that compile them."""
+def fingerprint(parts: Sequence[str] = FOLDERS) -> str:
+    """Return a digest of files with kernels, by default of all, and of those that compile them."""
     digest = hashlib.sha256()
-    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", "values/arrays", *FOLDERS)]
-    paths += [path for name in FOLDERS for path in sorted((_PACKAGE / name).glob("*.py"))]
+    paths = [_PACKAGE / f"{name}.py" for name in ("jit", "machine_code", "values/arrays", *parts)]
+    paths += [path for name in parts for path in sorted((_PACKAGE / name).glob("*.py"))]
     for path in paths:
         if path.exists():
             digest.update(path.relative_to(_PACKAGE).as_posix().encode())
@@ -333,13 +335,13 @@ CALL_SECONDS = 0.02  # seconds of interpreted rounds in one call, before the nex
 class Kernels(NamedTuple):
     """The machine code that a policy runs on: of which policy and feedback, with which branches.
 
-    >>> str(Kernels("alpha-fair-adaptive", "bandit", ("groups", "welfare")))
+    >>> str(Kernels("alpha-fair-adaptive", "bandit", frozenset({"groups", "welfare"})))
     'alpha-fair-adaptive+bandit+groups-welfare'
     """
 
     policy: str
     feedback: str
-    flags: tuple[str, ...] = ()  # sorted
+    flags: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, policy: Any) -> Kernels:
@@ -348,10 +350,10 @@ class Kernels(NamedTuple):
     @classmethod
     def needed(cls, policy: str, feedback: str, flags: Mapping[str, bool]) -> Kernels:
         """Return those with the branches of these flags."""
-        return cls(policy, feedback, tuple(sorted(name.lower() for name, needed in flags.items() if needed)))
+        return cls(policy, feedback, frozenset(name.lower() for name, needed in flags.items() if needed))
 
     def __str__(self) -> str:
-        return "+".join(filter(None, [self.policy, self.feedback, "-".join(self.flags)]))
+        return "+".join(filter(None, [self.policy, self.feedback, "-".join(sorted(self.flags))]))
 
 
 class Bundle:

@@ -27,7 +27,7 @@ def parse(name: str) -> list[Kernels]:
     """Read `POLICY`, all kernels of a policy, or `POLICY+FEEDBACK[+FLAG-FLAG...]`, some of them.
 
     >>> parse("alpha-fair+full+groups")
-    [Kernels(policy='alpha-fair', feedback='full', flags=('groups',))]
+    [Kernels(policy='alpha-fair', feedback='full', flags=frozenset({'groups'}))]
     """
     from alphafair import POLICIES
 
@@ -42,7 +42,7 @@ def parse(name: str) -> list[Kernels]:
         if not flags:
             raise InvalidArgument(f"flags in {name!r}", f"left out: {policy} has none", flag, f"Pass {policy}.")
         validate.choice(f"flag in {name!r}", flag, flags)
-    return [Kernels(policy, feedback, tuple(sorted(listed.split("-"))) if listed else ())]
+    return [Kernels(policy, feedback, frozenset(listed.split("-")) if listed else frozenset())]
 
 
 def kernels_of(policy: str) -> list[Kernels]:
@@ -55,7 +55,7 @@ def kernels_of(policy: str) -> list[Kernels]:
         algorithm = kind.algorithm[feedback] if isinstance(kind.algorithm, Mapping) else kind.algorithm
         flags = sorted(flag.lower() for flag in algorithm.flags if flag.lower() in NEEDED)
         for n in range(len(flags) + 1):
-            found += [Kernels(policy, feedback.value, some) for some in combinations(flags, n)]
+            found += [Kernels(policy, feedback.value, frozenset(some)) for some in combinations(flags, n)]
     return found
 
 

@@ -49,6 +49,8 @@ from alphafair.values import (
     frozen,
 )
 
+__all__ = ["over_full_log", "over_log", "simulate", "simulate_against", "simulate_all"]
+
 STEPS = 1024  # rounds between two updates of the progress bar, if they are played one by one
 # Called with the policy, the stream, the delays and the trace of every `simulate`: the tests check regret bounds here.
 after_simulate: list[Callable[[Policy, Stream, Any, Trace], None]] = []

@@ -114,10 +114,10 @@ class AlphaFairAdaptive(BasePolicy):
         self.alpha = validate.alpha(alpha)
         self.feedback = validate.choice("feedback", feedback, Feedback)
         self.n_features = validate.integer("n_features", n_features, low=0)
-        self._features_of = validate.choice("features_of", features_of, ("context", "arms"))
+        self.features_of = validate.choice("features_of", features_of, ("context", "arms"))
         settings: dict[str, Any] = {"alpha": self.alpha, "feedback": self.feedback.value}
         if self.n_features:
-            settings |= {"n_features": self.n_features, "features_of": self._features_of}
+            settings |= {"n_features": self.n_features, "features_of": self.features_of}
         elif regressor is not None:
             repair = "Pass the number of features."
             raise InvalidArgument("n_features", "at least 1 with a regressor", 0, repair)
@@ -129,8 +129,8 @@ class AlphaFairAdaptive(BasePolicy):
             **account_settings(played_alpha(self.alpha)),
             "most_arms": self.n_arms,
             "described": self.n_features > 0,
-            "fits": self.n_features > 0 and "regressor" not in self.settings,
-            "features_of_arms": self._features_of == "arms",
+            "fits": self.n_features > 0 and self.regressor is None,
+            "features_of_arms": self.features_of == "arms",
         }
 
     @classmethod
@@ -153,11 +153,16 @@ class AlphaFairAdaptive(BasePolicy):
         return replace(state, version=5, arrays=arrays)
 
     @property
+    def regressor(self) -> Any:
+        """The regressor that was passed, not fitted."""
+        return self.settings.get("regressor")
+
+    @property
     def feature_shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape of `features`: (n_features,), or (n_arms, n_features) with `features_of="arms"`."""
         if self.n_features == 0:
             return ()
-        return (self.n_features,) if self._features_of == "context" else (self.n_arms, self.n_features)
+        return (self.n_features,) if self.features_of == "context" else (self.n_arms, self.n_features)
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]

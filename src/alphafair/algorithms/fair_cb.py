@@ -503,6 +503,21 @@ class FairCB(BasePolicy):
         }
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
+    @property
+    def pull_share(self) -> float:
+        """The least share of rounds for every arm."""
+        return self.settings["pull_share"]
+
+    @property
+    def horizon(self) -> int:
+        """The number of rounds that the learning rate is for."""
+        return self.settings["horizon"]
+
+    @property
+    def context_weights(self) -> list[float] | None:
+        """The frequencies of contexts; 0 for those that `grow` has added."""
+        return self.settings["context_weights"]
+
     def _numbers(self) -> dict[str, Any]:
         known = self.settings["context_weights"] is not None
         full = self.feedback is Feedback.FULL

@@ -127,5 +127,15 @@ class Hedge(BasePolicy):
         settings = {"horizon": horizon, "learning_rate": learning_rate}
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
+    @property
+    def horizon(self) -> int | None:
+        """The number of rounds that the learning rate is for."""
+        return self.settings["horizon"]
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The fixed learning rate."""
+        return self.settings["learning_rate"]
+
     def _numbers(self) -> dict[str, Any]:
         return {name: value or 0.0 for name, value in self.settings.items()}

@@ -108,5 +108,10 @@ class ScaleFree(BasePolicy):
         validate.choice("exploration", exploration, EXPLORATIONS)
         super().__init__(n_contexts, n_arms, settings={"exploration": exploration}, seed=seed)
 
+    @property
+    def exploration(self) -> str:
+        """How the exploration falls: "adaptive" or "sqrt"."""
+        return self.settings["exploration"]
+
     def _numbers(self) -> dict[str, Any]:
         return {"option": EXPLORATIONS[self.settings["exploration"]], "most_arms": self.n_arms}

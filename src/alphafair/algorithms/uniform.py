@@ -33,7 +33,7 @@ def learn_bandit(memory, context, arm, propensity, reward):
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
     """Return the settings to test, by name."""
-    return {"": {}, "bandit": {"feedback": "bandit"}}
+    return {"": {"feedback": "full"}, "bandit": {"feedback": "bandit"}}
 
 
 class Uniform(BasePolicy):
@@ -44,7 +44,7 @@ class Uniform(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms.
     feedback
-        What `update` takes, and how a run is recorded: `"full"` (expected) or `"bandit"` (realised rewards).
+        What `update` takes, and how a run is recorded: `"bandit"` (realised rewards) or `"full"` (expected ones).
     seed
         Seed of `choose` without `rng`.
 
@@ -67,7 +67,7 @@ class Uniform(BasePolicy):
         n_contexts: int,
         n_arms: int,
         *,
-        feedback: Literal["full", "bandit"] = "full",
+        feedback: Literal["bandit", "full"] = "bandit",
         seed: int | None = None,
     ) -> None:
         self.feedback = validate.choice("feedback", feedback, Feedback)

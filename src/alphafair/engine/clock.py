@@ -79,7 +79,7 @@ class Clock:
             return wall // 1000, (
                 f"The clock of this machine has jumped {minutes:,.0f} minutes ahead, and the time of an event cannot "
                 "be taken back, so nothing is written. Set the clock. If it is right, call engine.accept_clock(), or "
-                "start the service again with `alphafair serve --accept-clock`."
+                "start the service again with the option that accepts it."
             )
         if self._start is not None:
             self._start = max(start, self._start)

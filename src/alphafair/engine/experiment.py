@@ -27,11 +27,11 @@ from alphafair.engine.steps import Steps, Tally, follow
 from alphafair.engine.summary import Fairness, Summary, unknown
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, encodable
 from alphafair.groups import Groups
-from alphafair.jit import fingerprint
+from alphafair.jit import OF_STATES, fingerprint
 from alphafair.values import Feedback, State, Vector
 from alphafair_client.answers import LONGEST_LABEL, GroupStatus, PeriodStatus, Status
 
-CODE = fingerprint()  # of the kernels: with other kernels the same log may lead to other bits
+CODE = fingerprint(OF_STATES)  # with other code the same log may lead to other bits
 LONGEST_REASON: Final = 300
 CHECKED = 1 << 20  # numbers of a state that are checked in one step
 DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # failures that a policy survives

@@ -342,9 +342,7 @@ class LiveState:
         most = self.max_contexts_of(experiment)
         if n_contexts > most:
             allowed = f"one of at most {most:,} contexts of {experiment.name}"
-            repair = (
-                "Raise max_contexts (alphafair serve --max-contexts), or use fewer labels, for example one per segment."
-            )
+            repair = "Raise max_contexts, or use fewer labels, for example one per segment."
             raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
 
 

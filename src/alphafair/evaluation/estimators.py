@@ -27,7 +27,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,25 +55,33 @@ MOST_FREEDOM = 1000  # of Student's t, which is nearly normal then
 
 
 class Estimator(NamedTuple):
-    """How a row is weighted; see the formula above. A weight is large if it exceeds the root of the number of rows."""
+    """How a row is weighted; see the formula above. A weight is large if it exceeds the root of the number of rows.
 
-    with_model: bool = False
-    normalised: bool = False  # divided by the sum of weights instead of the number of rounds
-    limited: bool = False  # large weights
-    beyond: float = 0.0  # the weight that replaces a large one, as a fraction of the threshold
+    A model has no use for normalised weights, so `mean` is one of three: scores per round, per weight, or of what the
+    model leaves over.
+    """
+
+    mean: Literal["per round", "per weight", "with model"]
+    large: Literal["kept", "cut to the threshold", "dropped"] = "kept"
+
+    @property
+    def with_model(self) -> bool:
+        return self.mean == "with model"
 
     def limits(self, n_rounds: int) -> tuple[float, float]:
         """The threshold, and the weight beyond it."""
-        threshold = math.sqrt(n_rounds) if self.limited else math.inf
-        return threshold, self.beyond * threshold if self.limited else 0.0
+        if self.large == "kept":
+            return math.inf, 0.0
+        threshold = math.sqrt(n_rounds)
+        return threshold, threshold if self.large == "cut to the threshold" else 0.0
 
 
 ESTIMATORS = {
-    "ips": Estimator(),
-    "snips": Estimator(normalised=True),
-    "dr": Estimator(with_model=True),
-    "clipped": Estimator(limited=True, beyond=1.0),
-    "switch": Estimator(with_model=True, limited=True),
+    "ips": Estimator("per round"),
+    "snips": Estimator("per weight"),
+    "dr": Estimator("with model"),
+    "clipped": Estimator("per round", "cut to the threshold"),
+    "switch": Estimator("with model", "dropped"),
 }
 
 
@@ -199,7 +207,7 @@ class ScoreSums:
         used = tally.rounds > 0.0
         expected = np.einsum("fc,fca->ca", tally.visits, scoring.policies) + tally.expected
         available = tally.visits.sum(axis=0)[:, None] + tally.available
-        shares = tally.weights if scoring.estimator.normalised else tally.rounds
+        shares = tally.weights if scoring.estimator.mean == "per weight" else tally.rounds
         return Scores(
             n_rounds=log.n_rounds,
             n_contexts=int(tally.shown.any(axis=1).sum()),

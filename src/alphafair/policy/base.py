@@ -195,6 +195,11 @@ class BasePolicy(Policy):
         return f"{type(self).__name__}({self.n_contexts}, {self.n_arms}{settings})"
 
     @property
+    def seed(self) -> int | None:
+        """The seed of `choose` without `rng`."""
+        return self._random_numbers.seed
+
+    @property
     def live_arms(self) -> NDArray[np.int64]:
         """The arms that are not retired."""
         return self._learned.live_arms.copy()
@@ -523,7 +528,9 @@ class BasePolicy(Policy):
         *,
         groups: Groups | Labels | None = None,
     ) -> None:
-        """Add contexts and arms; the arguments are the new totals.
+        """Add contexts and arms.
+
+        `n_contexts` and `n_arms` are the new totals, as in the constructor; they cannot fall. None: as many as now.
 
         New contexts start uniform, or with what was learned about arms in other contexts. The account of a new arm is
         the least account of the live arms (`account="least"`), the initial 1 (`"fresh"`), or a number of at least 1. In

@@ -66,9 +66,9 @@ class Policy(Protocol):
       takes as many rewards as there were arms at the time of the decision. Unobserved rewards have no effect. Arms
       with higher rewards are eventually pulled more often, unless `traits.learns` is False.
     - Renaming arms or contexts renames the answers, except for ties.
-    - `grow` does not change existing contexts; the account of a new arm is "least", "fresh" or a number. A retired arm
-      keeps its number and has probability 0; late rewards of it are accepted. Retiring it again, or making only it
-      available, is invalid.
+    - `grow` takes the new totals and does not change existing contexts; the account of a new arm is "least", "fresh" or
+      a number. A retired arm keeps its number and has probability 0; late rewards of it are accepted. Retiring it
+      again, or making only it available, is invalid.
     - `restore` of a `snapshot` into a policy of the same class and settings continues exactly as the original, with the
       contexts and arms of the snapshot. Later updates do not change a snapshot. `fresh` has learned nothing and starts
       its seed over.
