@@ -231,13 +231,17 @@ def test_every_path_lists_its_methods(shop: Running, tokens: dict[str, str]) -> 
 
 
 def test_the_tables_in_the_docs_are_those_of_the_routes() -> None:
-    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
     spec = importlib.util.spec_from_file_location("paste_routes", ROOT / "docs" / "paste_routes.py")
     assert spec is not None
     assert spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
+    for path in tool.PAGES:
+        page = path.read_text(encoding="utf-8")
+        assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
+    for name, path in {"routes": "service", "fields": "service", "roles": "service", "guarantees": "engine"}.items():
+        assert f"<!-- paste: {name} -->" in (ROOT / "docs" / f"{path}.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
     for endpoint in ENDPOINTS:
         assert f"| `{endpoint.method} {endpoint.path}" in page
     for name in ("groups", "labels", "entitlements", "pull_floor", "group", "entitlement", "rollback"):

@@ -21,8 +21,8 @@ from alphafair.service import page_views
 from alphafair.service.errors import failure, http_failure
 from alphafair.service.exchange import Request, Response
 from alphafair.service.handlers import Handler, caller_of, list_keys
-from alphafair.service.keys import LOCAL, ROLES, end_sessions
-from alphafair.service.page_files import PAGE_POLICY, File
+from alphafair.service.keys import LOCAL, ROLES, end_sessions, roles_with
+from alphafair.service.page_files import PAGE_POLICY, File, Shown
 from alphafair.service.page_messages import (
     ContextRow,
     ContextsAnswer,
@@ -62,14 +62,16 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 
 def shell(service: Service, request: Request, status: int = 200) -> Response:
     """The HTML of the view at an address; the browser asks for its first numbers at once, if it may have them."""
-    view = "" if request.endpoint is None else request.endpoint.view or ""
+    if request.endpoint is None or request.endpoint.view is None:
+        raise TypeError("the endpoint has no view")
+    role, name = request.endpoint.role, request.parameters.get("name")
+    page = Shown(request.endpoint.view, name, role, [] if role is None else roles_with(role))
     data = ["/session.json"]
-    if status == 200 and view == "home":
+    if status == 200 and page.view == "home":
         data.append("/index.json")
-    elif status == 200 and view == "live":
-        name = quote(request.parameters["name"], safe=UNESCAPED)
-        data.append(f"/experiments/{name}/live.json")
-    return _sent(request, service.files.shell(view, data), status)
+    elif status == 200 and page.view == "live":
+        data.append(f"/experiments/{quote(name or '', safe=UNESCAPED)}/live.json")
+    return _sent(request, service.files.shell(page, data), status)
 
 
 async def page(service: Service, request: Request) -> Response:
@@ -159,7 +161,7 @@ def _session(service: Service, caller: Caller | None, found: Session | None) -> 
         name=None if caller is None else caller.name,
         key_id=None if caller is None or caller.name == LOCAL else caller.id,
         role=None if caller is None else caller.role,  # type: ignore[arg-type]
-        roles=[] if caller is None else [role for role in ROLES if role in ROLES[caller.role]],
+        roles=[] if caller is None else [role for role in ROLES if role in ROLES[caller.role].includes],
         experiments=None if caller is None or caller.experiments is None else sorted(caller.experiments),
         csrf=found.csrf if found is not None and with_session else None,
         expires_at=found.expires_at if found is not None and with_session else None,
