@@ -16,8 +16,8 @@ import msgspec
 
 from alphafair.service.keys import ROLES
 from alphafair.service.openapi import PREFIX, schemas
+from alphafair.service.page.texts import GUARANTEES, SIGNING_OUT
 from alphafair.service.routes import ENDPOINTS
-from alphafair.service.texts import GUARANTEES, SIGNING_OUT
 from alphafair_client.api import JSON_FORMS
 
 PAGES = [Path(__file__).with_name(name) for name in ("service.md", "engine.md", "page.md")]

@@ -26,9 +26,11 @@ from alphafair.engine import Decide, Engine, Reward, jobs
 from alphafair.engine.reports import most_frequent
 from alphafair.engine.summary import SECOND, Summary
 from alphafair.groups import Groups
-from alphafair.service import calculations, keys, marks, page_handlers, shared, watchers
-from alphafair.service.page_files import PageFiles, Shown
-from alphafair.service.page_views import sparkline
+from alphafair.service import keys, shared
+from alphafair.service.page import calculations, marks, watchers
+from alphafair.service.page import handlers as page_handlers
+from alphafair.service.page.files import PageFiles, Shown
+from alphafair.service.page.views import sparkline
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
 from alphafair.service.shares import Places

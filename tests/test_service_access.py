@@ -19,11 +19,13 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine
-from alphafair.service import handlers, keys, page_handlers
+from alphafair.service import keys
 from alphafair.service.access import Access
-from alphafair.service.errors import Failure
-from alphafair.service.exchange import Response
+from alphafair.service.api import handlers
+from alphafair.service.http.errors import Failure
+from alphafair.service.http.exchange import Response
 from alphafair.service.keys import ROLES, Caller, Keyring
+from alphafair.service.page import handlers as page_handlers
 from alphafair.service.routes import ENDPOINTS, HANDLERS, find
 from alphafair.service.service import Limits, Service
 from alphafair_client.api import PARAMETERS

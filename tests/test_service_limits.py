@@ -19,7 +19,7 @@ import pytest
 
 from alphafair.engine.reports import LogFilter, LogPage
 from alphafair.service import keys, openapi, request_log
-from alphafair.service.connections import Timeouts
+from alphafair.service.http.connections import Timeouts
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.service import Limits
 from alphafair_client import api

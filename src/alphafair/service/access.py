@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from alphafair.service.errors import failure
+from alphafair.service.http.errors import failure
 from alphafair.service.keys import LOCAL, Caller, Keyring, roles_with
 from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change, token_of
 from alphafair_client.api import Role

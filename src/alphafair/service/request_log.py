@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from alphafair.service.exchange import Request
+from alphafair.service.http.exchange import Request
 from alphafair.service.keys import Caller
 from alphafair.service.logs import log
 from alphafair.service.sessions import SAFE_METHODS

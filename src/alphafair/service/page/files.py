@@ -1,4 +1,4 @@
-"""The files of the page: HTML, style and scripts in the folder `page` of this package, each with its hash.
+"""The files of the page: HTML, style and scripts in the folder `static` beside this module, each with its hash.
 
 A browser keeps files and asks every time whether they have changed, so a new version of the service never meets old
 scripts. The shell of all addresses is the same, but for its view, with the role that it needs, and for what it asks the
@@ -18,7 +18,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
-from alphafair.service import texts
+from alphafair.service.page import texts
 from alphafair_client.api import Role
 
 SHELL: Final = "shell.html"
@@ -71,7 +71,8 @@ class PageFiles:
     @cached_property
     def static(self) -> dict[str, File]:
         """The files by their path below /static."""
-        return {path: _file(path, body) for path, body in _read(resources.files("alphafair.service") / "page", "")}
+        folder = resources.files("alphafair.service.page") / "static"
+        return {path: _file(path, body) for path, body in _read(folder, "")}
 
     def shell(self, page: Shown, data: Sequence[str] = ()) -> File:
         """The HTML of a view; `data` are the paths of the JSON that it asks for first."""
