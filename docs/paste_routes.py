@@ -1,23 +1,27 @@
-"""Paste the tables of routes and of request fields into docs/service.md: `python docs/paste_routes.py`.
+"""Paste what the service says of itself into service.md, engine.md and page.md: `python docs/paste_routes.py`.
 
-Both are made from the table of endpoints. tests/test_service_access.py fails while the page differs from them.
+It is made from the tables of endpoints, of roles and of sentences. tests/test_service_access.py fails while a page
+differs from them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from alphafair.service.keys import ROLES
 from alphafair.service.openapi import PREFIX, schemas
+from alphafair.service.page.texts import GUARANTEES, SIGNING_OUT
 from alphafair.service.routes import ENDPOINTS
 from alphafair_client.api import JSON_FORMS
 
-PAGE = Path(__file__).with_name("service.md")
-PASTED = re.compile(r"(?<=<!-- paste: (?P<name>routes|fields) -->\n).*?(?=\n\n)", re.DOTALL)
+PAGES = [Path(__file__).with_name(name) for name in ("service.md", "engine.md", "page.md")]
+PASTED = re.compile(r"(<!-- paste: (?P<name>routes|fields|roles|guarantees|signing out) -->\n).*?(?=\n\n)", re.DOTALL)
 FEW = 6  # fields of an answer that are listed in the table
 
 
@@ -79,11 +83,30 @@ def description(schema: dict[str, Any]) -> str:
     return next((each["description"] for each in found if "description" in each), "")
 
 
+def roles_table() -> str:
+    """What the key of each role may do."""
+    rows = [f"| `{role}` | {row.may} | {row.who} |" for role, row in ROLES.items()]
+    return "\n".join(["| role | may | for |", "|---|---|---|", *rows])
+
+
+def guarantees_table() -> str:
+    """What each change of an experiment means for its guarantee."""
+    rows = [f"| `{kind}` | {sentence} |" for kind, sentence in GUARANTEES.items() if kind != "key"]
+    return "\n".join(["| change | the guarantee |", "|---|---|", *rows])
+
+
 def refreshed(page: str) -> str:
-    """The page with the tables as they are now."""
-    tables = {"routes": routes_table, "fields": fields_table}
-    return PASTED.sub(lambda match: tables[match["name"]](), page)
+    """A page with what is pasted as it is now."""
+    parts = {
+        "routes": routes_table,
+        "fields": fields_table,
+        "roles": roles_table,
+        "guarantees": guarantees_table,
+        "signing out": lambda: textwrap.fill(SIGNING_OUT, 120),
+    }
+    return PASTED.sub(lambda match: match[1] + parts[match["name"]](), page)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -16,6 +16,7 @@ from alphafair.engine import Decide, Engine, Reward
 from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
+from alphafair.service.page.texts import SIGNING_OUT
 from tests.browsers import Clock, chromium, faults, watched
 from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import live_state
@@ -461,7 +462,7 @@ def test_a_stranger_is_refused_and_a_key_opens_what_it_may(browser: Any, tmp_pat
         assert page.evaluate("document.cookie") == ""  # not for scripts
         page.get_by_role("button", name="Sign out").click()
         dialog = page.get_by_role("dialog", name="Sign out")
-        expect(dialog).to_contain_text("Every browser that has signed in with the key \u2018Lena\u2019 is signed out.")
+        expect(dialog).to_contain_text(SIGNING_OUT)
         dialog.get_by_role("button", name="Sign out everywhere").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
@@ -527,7 +528,7 @@ def test_an_address_is_read_as_the_service_reads_it(browser: Any, shop: Running)
         expect(figure(page, "decisions")).to_have_text("0")
         for path in ("/experiments/%ff/live", "/experiments/%/live"):
             page.goto(path)
-            expect(page.locator("main")).to_contain_text("There is no such page")
+            expect(page.locator("main")).to_contain_text("There is no such experiment")
 
 
 def test_the_first_key_is_not_lost(browser: Any, shop: Running) -> None:

@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 
 from alphafair import AsyncClient, Client, InvalidArgument, ServiceError
 from alphafair.engine import Outcome, Receipt
-from alphafair.service.errors import failure
+from alphafair.service.http.errors import failure
 from alphafair.service.routes import HANDLERS
 from alphafair.service.service import Limits
 from alphafair_client import api, http
@@ -638,7 +638,7 @@ def test_a_date_in_retry_after_is_read_by_the_clock_of_the_service(
 ) -> None:
     """The `Date` of the service's own answers, whose clock is years ahead here, says what "now" is."""
     ahead = int(time.time()) + 10**9
-    monkeypatch.setattr("alphafair.service.connections.time", SimpleNamespace(time=lambda: ahead + 0.9))
+    monkeypatch.setattr("alphafair.service.http.connections.time", SimpleNamespace(time=lambda: ahead + 0.9))
 
     async def busy_until(service: Any, request: Any, **_: Any) -> None:
         raise failure(503, "overloaded", "Busy.", retry_after=email.utils.formatdate(ahead + 7, usegmt=True))

@@ -20,7 +20,7 @@ from alphafair.engine.experiment import Experiment
 from alphafair.engine.live import LiveState
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
-from alphafair.service.descriptions import Descriptions, NotDescribed
+from alphafair.service.api.descriptions import Descriptions, NotDescribed
 from tests.serving import ARMS, Running, error, running
 from tests.stores import address_of, both_stores, execute
 

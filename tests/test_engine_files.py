@@ -14,7 +14,7 @@ from alphafair import Engine, InvalidArgument
 from alphafair.engine import Mismatch, Outcome, Unavailable
 from alphafair.engine.migrations import schema
 from alphafair.service import keys
-from alphafair.service.errors import as_failure
+from alphafair.service.http.errors import as_failure
 from alphafair.service.server import log_store
 from tests.serving import ARMS, running, wait_until_ready
 from tests.test_service_process import refused, serving

@@ -443,7 +443,7 @@ def test_a_change_that_was_made_is_not_refused(url: str, nodes: Nodes) -> None:
     node: Any
     nodes[0].set_period("home", "1d")
     with running(url, engine=nodes[0]) as node, Client(node.url) as client:  # type: ignore[arg-type]
-        gone = mock.patch("alphafair.service.handlers.described", side_effect=Unavailable("gone"))
+        gone = mock.patch("alphafair.service.api.handlers.described", side_effect=Unavailable("gone"))
         with gone, pytest.raises(ServiceError) as caught:
             client.new_period("home")
         assert (caught.value.status, caught.value.code) == (504, "uncertain")

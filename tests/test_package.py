@@ -182,22 +182,22 @@ def test_the_wheel_contains_only_files_under_its_licence(wheel: Path) -> None:
         names = archive.namelist()
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
     assert re.findall("^License.*", metadata, re.MULTILINE) == ["License-Expression: MIT", "License-File: LICENSE"]
-    page = [name for name in names if name.startswith("alphafair/service/page/")]
+    page = [name for name in names if name.startswith("alphafair/service/page/static/")]
     kinds = {Path(name).suffix for name in names if name.startswith("alphafair/") and name not in page}
     assert not [name for name in names if name.startswith("alphafair_client/")], "a distribution of its own"
     assert kinds == {".py", ".typed", ".sql", ".html", ".css", ".mplstyle"}, "data have a licence of their own"
-    vendored = [name.removeprefix("alphafair/service/page/vendor/") for name in page if "/vendor/" in name]
+    vendored = [name.removeprefix("alphafair/service/page/static/vendor/") for name in page if "/vendor/" in name]
     assert {name.partition("/")[0] for name in vendored} == {"uplot"}
     assert "uplot/LICENSE" in vendored, "under MIT, too, with its notice"
 
 
 def test_the_wheel_contains_every_file_of_the_page(wheel: Path) -> None:
-    folder = ROOT / "src" / "alphafair" / "service" / "page"
+    folder = ROOT / "src" / "alphafair" / "service" / "page" / "static"
     with zipfile.ZipFile(wheel) as archive:
         names = {*archive.namelist()}
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     assert "shell.html" in files
-    assert [name for name in files if f"alphafair/service/page/{name}" not in names] == []
+    assert [name for name in files if f"alphafair/service/page/static/{name}" not in names] == []
 
 
 def test_the_wheel_has_no_ratings(wheel: Path) -> None:

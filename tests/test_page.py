@@ -26,9 +26,11 @@ from alphafair.engine import Decide, Engine, Reward, jobs
 from alphafair.engine.reports import most_frequent
 from alphafair.engine.summary import SECOND, Summary
 from alphafair.groups import Groups
-from alphafair.service import calculations, keys, marks, page_handlers, shared, watchers
-from alphafair.service.page_files import PageFiles
-from alphafair.service.page_views import sparkline
+from alphafair.service import keys, shared
+from alphafair.service.page import calculations, marks, watchers
+from alphafair.service.page import handlers as page_handlers
+from alphafair.service.page.files import PageFiles, Shown
+from alphafair.service.page.views import sparkline
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
 from alphafair.service.shares import Places
@@ -483,7 +485,7 @@ def test_a_curve_that_has_to_wait_has_not_failed(shop: Running, monkeypatch: pyt
 
 def test_a_failed_calculation_is_reported(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     play(shop.engine, "home", 120)
-    monkeypatch.setattr(calculations.sys, "executable", "/no/such/program")
+    monkeypatch.setattr("sys.executable", "/no/such/program")
     path = "/experiments/home/what-if.json"
     found = wait_for(lambda: get(shop, path), lambda found: found["status"] != "computing", 120.0)
     assert found["status"] == "failed"
@@ -1065,7 +1067,7 @@ def test_behind_a_prefix_addresses_have_it(tmp_path: Path) -> None:
         text = shop.http.get("/").text
         assert 'content="/fair&quot;&gt;&lt;b"' in text
         assert shop.http.get("/fair%22%3E%3Cb/static/style.css").status_code == 200
-    shell = PageFiles("/fair").shell("home").body.decode()
+    shell = PageFiles("/fair").shell(Shown("home")).body.decode()
     assert 'href="/fair/static/style.css"' in shell
 
 

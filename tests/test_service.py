@@ -17,7 +17,7 @@ import pytest
 from alphafair import Client, ServiceError, metrics
 from alphafair.engine import Engine, Unavailable
 from alphafair.service import keys
-from alphafair.service.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTES
+from alphafair.service.http.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTES
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running, wait_until_ready

@@ -19,11 +19,13 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine
-from alphafair.service import handlers, keys, page_handlers
+from alphafair.service import keys
 from alphafair.service.access import Access
-from alphafair.service.errors import Failure
-from alphafair.service.exchange import Response
+from alphafair.service.api import handlers
+from alphafair.service.http.errors import Failure
+from alphafair.service.http.exchange import Response
 from alphafair.service.keys import ROLES, Caller, Keyring
+from alphafair.service.page import handlers as page_handlers
 from alphafair.service.routes import ENDPOINTS, HANDLERS, find
 from alphafair.service.service import Limits, Service
 from alphafair_client.api import PARAMETERS
@@ -231,13 +233,17 @@ def test_every_path_lists_its_methods(shop: Running, tokens: dict[str, str]) -> 
 
 
 def test_the_tables_in_the_docs_are_those_of_the_routes() -> None:
-    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
     spec = importlib.util.spec_from_file_location("paste_routes", ROOT / "docs" / "paste_routes.py")
     assert spec is not None
     assert spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
+    for path in tool.PAGES:
+        page = path.read_text(encoding="utf-8")
+        assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
+    for name, path in {"routes": "service", "fields": "service", "roles": "service", "guarantees": "engine"}.items():
+        assert f"<!-- paste: {name} -->" in (ROOT / "docs" / f"{path}.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
     for endpoint in ENDPOINTS:
         assert f"| `{endpoint.method} {endpoint.path}" in page
     for name in ("groups", "labels", "entitlements", "pull_floor", "group", "entitlement", "rollback"):

@@ -13,8 +13,8 @@ import pytest
 
 from alphafair import child
 from alphafair.engine.jobs import Job, ProbabilitiesJob
-from alphafair.service import calculations
 from alphafair.service.keys import Caller
+from alphafair.service.page import calculations
 
 
 class Clock:

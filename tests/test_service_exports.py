@@ -23,8 +23,9 @@ import pytest
 from alphafair import Engine
 from alphafair.child import Child, ChildFailed
 from alphafair.engine import Decide, Reward, export
-from alphafair.service import exports, handlers, keys
-from alphafair.service.connections import Timeouts
+from alphafair.service import keys
+from alphafair.service.api import exports, handlers
+from alphafair.service.http.connections import Timeouts
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import both_stores, live_state, sqlite_only

@@ -19,7 +19,7 @@ import pytest
 
 from alphafair.engine.reports import LogFilter, LogPage
 from alphafair.service import keys, openapi, request_log, routes, shared
-from alphafair.service.connections import MAX_REFUSED, Timeouts
+from alphafair.service.http.connections import MAX_REFUSED, Timeouts
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.service import LONG_BODY, Limits
 from alphafair_client import api

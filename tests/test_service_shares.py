@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from alphafair.service.errors import Failure
+from alphafair.service.http.errors import Failure
 from alphafair.service.keys import Caller
 from alphafair.service.shares import Places, Pool, Turns
 

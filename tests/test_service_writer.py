@@ -11,7 +11,7 @@ import pytest
 
 from alphafair.engine import Decide, Unavailable
 from alphafair.service import writer as writer_module
-from alphafair.service.errors import Failure, as_failure
+from alphafair.service.http.errors import Failure, as_failure
 from alphafair.service.keys import Caller
 from alphafair.service.writer import Writer
 

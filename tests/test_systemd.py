@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from alphafair.cli import app
-from alphafair.service.connections import MAX_CONNECTIONS
+from alphafair.service.http.connections import MAX_CONNECTIONS
 from alphafair.service.server import GRACE
 
 ROOT = Path(__file__).parents[1]

@@ -43,7 +43,7 @@ def export(job: bytes) -> None:
 def what_if(job: bytes) -> None:
     """Compute the price of fairness."""
     from alphafair.engine.jobs import WhatIfJob
-    from alphafair.service.calculate import what_if
+    from alphafair.service.page.calculate import what_if
 
     _answer(what_if(WhatIfJob(**json.loads(job))))
 
@@ -51,7 +51,7 @@ def what_if(job: bytes) -> None:
 def probabilities(job: bytes) -> None:
     """Recompute the distribution that a decision was drawn from."""
     from alphafair.engine.jobs import ProbabilitiesJob
-    from alphafair.service.calculate import probabilities
+    from alphafair.service.page.calculate import probabilities
 
     _answer(probabilities(ProbabilitiesJob(**json.loads(job))))
 

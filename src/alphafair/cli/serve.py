@@ -102,7 +102,7 @@ def command(
     On SIGTERM or SIGINT the service answers the requests it has received, then stops. The page /docs describes all
     routes. The log is written to standard error, one JSON object per line.
     """
-    from alphafair.service.connections import Timeouts
+    from alphafair.service.http.connections import Timeouts
     from alphafair.service.server import serve
     from alphafair.service.service import Limits
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from alphafair.service.errors import failure
-from alphafair.service.keys import LOCAL, ROLES, Caller, Keyring
+from alphafair.service.http.errors import failure
+from alphafair.service.keys import LOCAL, Caller, Keyring, roles_with
 from alphafair.service.sessions import SAFE_METHODS, Sessions, may_change, token_of
 from alphafair_client.api import Role
 
@@ -58,7 +58,7 @@ class Access:
                 message = "The key is unknown, expired or revoked." if given else "This request needs a key."
                 raise failure(401, "unauthorized", message, repair=CREATE_A_KEY, www_authenticate="Bearer")
             if role is not None and not caller.may(role):
-                able = " or ".join(repr(name) for name, included in ROLES.items() if role in included)
+                able = " or ".join(map(repr, roles_with(role)))
                 message = f"This request needs a key with the role {able}; this key has the role {caller.role!r}."
                 raise failure(403, "forbidden", message, repair=GET_ANOTHER_KEY)
             if experiment is not None:

@@ -29,13 +29,34 @@ from alphafair.service.logs import log
 from alphafair_client.api import Role
 
 Result = TypeVar("Result")
-ROLES: Final[dict[str, frozenset[Role]]] = {  # what each role includes
-    "metrics": frozenset(("metrics",)),
-    "read": frozenset(("metrics", "read")),
-    "write": frozenset(("metrics", "read", "write")),
-    "log": frozenset(("metrics", "read", "log")),
-    "admin": frozenset(("metrics", "read", "write", "log", "admin")),
+
+
+class RoleRow(NamedTuple):
+    """A role: what it includes, what a key of it may do, and who has such a key."""
+
+    includes: frozenset[Role]
+    may: str
+    who: str
+
+
+ROLES: Final[dict[str, RoleRow]] = {
+    "metrics": RoleRow(frozenset(("metrics",)), "read `/metrics`, which has counts and no labels", "monitoring"),
+    "read": RoleRow(frozenset(("metrics", "read")), "see the state and history of experiments", "a dashboard"),
+    "write": RoleRow(frozenset(("metrics", "read", "write")), "read, and decide, reward, activate", "the shop"),
+    "log": RoleRow(
+        frozenset(("metrics", "read", "log")),
+        "read, and see contexts and decisions, whose labels may be personal, and download logs",
+        "an analyst",
+    ),
+    "admin": RoleRow(frozenset(("metrics", "read", "write", "log", "admin")), "everything", "operations"),
 }
+
+
+def roles_with(role: Role) -> list[str]:
+    """The roles that include a role."""
+    return [name for name, row in ROLES.items() if role in row.includes]
+
+
 LOCAL = "anybody on this machine"  # the caller's name while there are no keys
 SESSION_SECRET = "ALPHAFAIR_SESSION_SECRET"  # noqa: S105 - the name of a variable
 STALE = 5.0  # seconds after which keys that could not be read again are rejected
@@ -69,7 +90,7 @@ class Caller(NamedTuple):
     experiments: frozenset[str] | None = None  # None: all
 
     def may(self, role: Role) -> bool:
-        return role in ROLES[self.role]
+        return role in ROLES[self.role].includes
 
     def sees(self, experiment: str) -> bool:
         return self.experiments is None or experiment in self.experiments

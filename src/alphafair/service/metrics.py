@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.process_collector import ProcessCollector
 
 from alphafair.engine import Mismatch, Status, Unavailable
-from alphafair.service.connections import REASONS
-from alphafair.service.handlers import fairness
+from alphafair.service.api.handlers import fairness
+from alphafair.service.http.connections import REASONS
 from alphafair.service.keys import Caller
 
 if TYPE_CHECKING:

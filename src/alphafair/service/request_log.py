@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from alphafair.errors import Uncertain
-from alphafair.service.exchange import Request
+from alphafair.service.http.exchange import Request
 from alphafair.service.keys import Caller
 from alphafair.service.logs import log
 from alphafair.service.sessions import SAFE_METHODS

@@ -14,8 +14,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct
 
-from alphafair.service import handlers, page_endpoints, page_handlers
-from alphafair.service.errors import Failure
+from alphafair.service.api import handlers
+from alphafair.service.http.errors import Failure
+from alphafair.service.page import endpoints as page_endpoints
+from alphafair.service.page import handlers as page_handlers
 from alphafair_client import api
 from alphafair_client.api import Endpoint, Problem
 

@@ -22,8 +22,8 @@ from alphafair.engine import Engine
 from alphafair.engine.addresses import Address, is_url, shown
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
-from alphafair.service.connections import Connection, possible_connections
-from alphafair.service.connections import Timeouts as Timeouts
+from alphafair.service.http.connections import Connection, possible_connections
+from alphafair.service.http.connections import Timeouts as Timeouts
 from alphafair.service.logs import log, write_to_standard_error
 from alphafair.service.service import DEFAULT_LIMITS, Limits, Service
 

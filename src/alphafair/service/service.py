@@ -28,26 +28,27 @@ from alphafair.engine.addresses import Address
 from alphafair.engine.jobs import WhatIfJob
 from alphafair.jit import Kernels
 from alphafair.precompile import compile_kernels
-from alphafair.service import page_handlers, routes
+from alphafair.service import routes
 from alphafair.service.access import Access
-from alphafair.service.calculations import Calculations
-from alphafair.service.connections import MAX_CONNECTIONS, Connections, Timeouts, is_host
-from alphafair.service.descriptions import Descriptions
-from alphafair.service.errors import as_failure, failure, http_failure, unknown_method
-from alphafair.service.exchange import Request, Response
-from alphafair.service.exports import Exports
+from alphafair.service.api.descriptions import Descriptions
+from alphafair.service.api.exports import Exports
+from alphafair.service.http.connections import MAX_CONNECTIONS, Connections, Timeouts, is_host
+from alphafair.service.http.errors import as_failure, failure, http_failure, unknown_method
+from alphafair.service.http.exchange import Request, Response
 from alphafair.service.keys import Keyring
 from alphafair.service.logs import log
 from alphafair.service.metrics import Measures
 from alphafair.service.openapi import Documents
-from alphafair.service.page_endpoints import UNCOUNTED
-from alphafair.service.page_files import PageFiles
+from alphafair.service.page import handlers as page_handlers
+from alphafair.service.page.calculations import Calculations
+from alphafair.service.page.endpoints import UNCOUNTED
+from alphafair.service.page.files import PageFiles
+from alphafair.service.page.watchers import Watchers
 from alphafair.service.request_log import NOT_ADMITTED, RequestLog
 from alphafair.service.routes import HANDLERS, Methods
 from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shared import SharedAnswers
 from alphafair.service.shares import Places, Pool
-from alphafair.service.watchers import Watchers
 from alphafair.service.writer import Writer
 from alphafair_client.api import JSON_FORMS, Endpoint, Readiness, Role
 

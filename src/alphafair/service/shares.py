@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from alphafair.service.errors import Failure, failure
+from alphafair.service.http.errors import Failure, failure
 from alphafair.service.keys import Caller
 
 PAUSE: Final = 0.5  # seconds until a caller hears that there is no place

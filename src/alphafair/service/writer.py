@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from alphafair.engine import Engine
-from alphafair.service.errors import Failure
+from alphafair.service.http.errors import Failure
 from alphafair.service.keys import Caller
 from alphafair.service.shares import AGAIN, Places, Pool, Turns
 

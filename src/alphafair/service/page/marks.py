@@ -9,7 +9,7 @@ import numpy as np
 
 from alphafair.engine.summary import SECOND
 from alphafair.formatting import clipped, counted
-from alphafair.service.page_messages import Mark
+from alphafair.service.page.messages import Mark
 
 if TYPE_CHECKING:
     from alphafair.engine.reports import Overview

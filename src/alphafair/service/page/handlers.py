@@ -16,14 +16,13 @@ from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.reports import ContextProbabilities, LogFilter
 from alphafair.engine.summary import SECOND
 from alphafair.errors import RequestError
-from alphafair.service import page_endpoints as endpoints
-from alphafair.service import page_views
-from alphafair.service.errors import failure, http_failure
-from alphafair.service.exchange import Request, Response
-from alphafair.service.handlers import Handler, caller_of, list_keys
-from alphafair.service.keys import LOCAL, ROLES, end_sessions
-from alphafair.service.page_files import PAGE_POLICY, File
-from alphafair.service.page_messages import (
+from alphafair.service.api.handlers import Handler, caller_of, list_keys
+from alphafair.service.http.errors import failure, http_failure
+from alphafair.service.http.exchange import Request, Response
+from alphafair.service.keys import LOCAL, ROLES, end_sessions, roles_with
+from alphafair.service.page import endpoints, views
+from alphafair.service.page.files import PAGE_POLICY, File, Shown
+from alphafair.service.page.messages import (
     ContextRow,
     ContextsAnswer,
     ContextsQuery,
@@ -41,8 +40,8 @@ from alphafair.service.page_messages import (
     WhatIfAnswer,
     WhatIfQuery,
 )
+from alphafair.service.page.watchers import ALL, index_answer, visible
 from alphafair.service.sessions import Session, cookie, is_own_page, is_secure, token_of
-from alphafair.service.watchers import ALL, index_answer, visible
 from alphafair_client.api import Endpoint, Keys
 
 if TYPE_CHECKING:
@@ -62,14 +61,16 @@ REVALIDATED: Final = b"no-cache"  # keep it, and ask every time whether it has c
 
 def shell(service: Service, request: Request, status: int = 200) -> Response:
     """The HTML of the view at an address; the browser asks for its first numbers at once, if it may have them."""
-    view = "" if request.endpoint is None else request.endpoint.view or ""
+    if request.endpoint is None or request.endpoint.view is None:
+        raise TypeError("the endpoint has no view")
+    role, name = request.endpoint.role, request.parameters.get("name")
+    page = Shown(request.endpoint.view, name, role, [] if role is None else roles_with(role))
     data = ["/session.json"]
-    if status == 200 and view == "home":
+    if status == 200 and page.view == "home":
         data.append("/index.json")
-    elif status == 200 and view == "live":
-        name = quote(request.parameters["name"], safe=UNESCAPED)
-        data.append(f"/experiments/{name}/live.json")
-    return _sent(request, service.files.shell(view, data), status)
+    elif status == 200 and page.view == "live":
+        data.append(f"/experiments/{quote(name or '', safe=UNESCAPED)}/live.json")
+    return _sent(request, service.files.shell(page, data), status)
 
 
 async def page(service: Service, request: Request) -> Response:
@@ -159,7 +160,7 @@ def _session(service: Service, caller: Caller | None, found: Session | None) -> 
         name=None if caller is None else caller.name,
         key_id=None if caller is None or caller.name == LOCAL else caller.id,
         role=None if caller is None else caller.role,  # type: ignore[arg-type]
-        roles=[] if caller is None else [role for role in ROLES if role in ROLES[caller.role]],
+        roles=[] if caller is None else [role for role in ROLES if role in ROLES[caller.role].includes],
         experiments=None if caller is None or caller.experiments is None else sorted(caller.experiments),
         csrf=found.csrf if found is not None and with_session else None,
         expires_at=found.expires_at if found is not None and with_session else None,
@@ -181,12 +182,12 @@ async def keys(service: Service, request: Request) -> Keys:
 
 
 async def policies(service: Service, request: Request) -> PoliciesAnswer:
-    return PoliciesAnswer(await service.reads.run(caller_of(request), page_views.policy_items))
+    return PoliciesAnswer(await service.reads.run(caller_of(request), views.policy_items))
 
 
 async def live(service: Service, request: Request, name: str) -> LiveAnswer:
     def describe(name: str) -> LiveAnswer:
-        return page_views.live_answer(service.engine.overview(name))
+        return views.live_answer(service.engine.overview(name))
 
     return await service.reads.run(caller_of(request), partial(service.descriptions.of, name, "live", describe))
 
@@ -265,7 +266,7 @@ def _curve(found: Mapping[str, Any]) -> Curve:
 
 
 def _present(job: WhatIfJob, found: Mapping[str, float]) -> PresentPoint:
-    alpha = page_views.shown_alpha(job.alpha)
+    alpha = views.shown_alpha(job.alpha)
     return PresentPoint(alpha, found.get("average_reward"), found.get("jain_index"), found.get("least_share"))
 
 
@@ -282,7 +283,7 @@ async def log_page(service: Service, request: Request, name: str, query: LogPage
         query.before,
     )
     find = partial(service.engine.log_page, name, wanted, query.limit)
-    return page_views.log_answer(await service.scans.run(caller_of(request), find))
+    return views.log_answer(await service.scans.run(caller_of(request), find))
 
 
 async def decision(service: Service, request: Request, name: str, query: DecisionQuery) -> DecisionAnswer:
@@ -290,20 +291,20 @@ async def decision(service: Service, request: Request, name: str, query: Decisio
     story = await service.scans.run(caller, partial(service.engine.decision_story, name, query.id))
     if story.probabilities is not None:
         sentence = "The distribution is stored with the decision."
-        return page_views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
+        return views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
     found = service.calculations.get(caller, service.engine.probabilities_job(story))
     if found is None or found.status == "computing":
         sentence = "The distribution is being recomputed from the log before the decision, in the background."
-        return page_views.decision_answer(story, "computing", sentence, None)
+        return views.decision_answer(story, "computing", sentence, None)
     if found.status == "failed":
         sentence = f"The distribution could not be recomputed: {found.problem}"
-        return page_views.decision_answer(story, "unavailable", sentence, None)
+        return views.decision_answer(story, "unavailable", sentence, None)
     values = found.result["probabilities"]
     if values[story.row.arm] != story.row.propensity:
         sentence = "This version of the policy draws with other probabilities than the one that made the decision."
-        return page_views.decision_answer(story, "unavailable", sentence, None)
+        return views.decision_answer(story, "unavailable", sentence, None)
     sentence = "Recomputed from the log before the decision; the logged propensity is the same to the last bit."
-    return page_views.decision_answer(story, "recomputed", sentence, values)
+    return views.decision_answer(story, "recomputed", sentence, values)
 
 
 # which of them answers which endpoint

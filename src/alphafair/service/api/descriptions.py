@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from alphafair.engine import Mismatch, RequestError, Unavailable
 from alphafair.engine.live import reason_of
 from alphafair.errors import PolicyFailed
-from alphafair.service.errors import Failure
+from alphafair.service.http.errors import Failure
 from alphafair.service.logs import log
 from alphafair_client.api import Problem
 

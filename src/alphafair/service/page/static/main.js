@@ -1,71 +1,36 @@
-// The frame of every page: which view an address shows, where one is, the theme, and who is signed in.
+// The frame of every page: its view, where one is, the theme, and who is signed in.
 
-import { address, explained, loadSession, may, mayOperate, Problem, root, send, session, signIn, signInAddress } from "./api.js";
+import { address, explained, loadSession, may, mayOperate, page, Problem, root, send, session, signIn, signInAddress, texts } from "./api.js";
 import { ask } from "./dialogs.js";
 import { h, icon, label, put } from "./dom.js";
 import { quoted } from "./format.js";
 
-// an address, its view, and the role that it needs
-const VIEWS = [
-  [/^\/$/, "home", "read"],
-  [/^\/sign-in$/, "sign_in", null],
-  [/^\/keys$/, "keys", "admin"],
-  [/^\/experiments\/([^/]+)\/live$/, "live", "read"],
-  [/^\/experiments\/([^/]+)\/what-if$/, "what_if", "read"],
-  [/^\/experiments\/([^/]+)\/log$/, "log", "log"],
-  [/^\/experiments\/([^/]+)\/decision$/, "decision", "log"],
-];
-const ABLE = { read: "read, write, log or admin", log: "log or admin", admin: "admin" }; // roles that include a role
-
 const content = document.getElementById("content");
 
-/** A path without escapes; empty, which is the path of no view, if they are not of a text. */
-function decoded(path) {
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    return "";
-  }
-}
-
 async function start() {
-  const path = decoded(location.pathname.slice(root.length) || "/");
-  const [pattern, view, role] = VIEWS.find(([each]) => each.test(path)) ?? [null, null, null];
-  const name = pattern && (path.match(pattern)[1] ?? "");
-  const module = view && import(`./views/${view}.js`);
+  const module = import(`./views/${page.view}.js`);
   try {
     await loadSession();
     tools();
     foot();
-    if (view === null) return notFound();
-    if (!session.signed_in && view !== "sign_in") return signIn();
-    if (role !== null && !may(role)) throw lacking(role);
+    if (!session.signed_in && page.view !== "sign_in") return signIn();
+    if (page.role !== null && !may(page.role)) throw lacking();
     const { show, asked } = await module;
     if (asked) foot(asked(new URLSearchParams(location.search)));
-    await show(content, name);
+    await show(content, page.name);
   } catch (problem) {
     failed(problem);
   }
 }
 
-function notFound() {
-  document.title = "Not found · alphafair";
-  put(
-    content,
-    h(
-      "div",
-      { class: "empty" },
-      h("h1", {}, "There is no such page"),
-      h("p", {}, h("a", { href: address("/") }, "See all experiments")),
-    ),
-  );
-}
+/** Words, with "or" before the last one. */
+const listed = (words) => words.join(", ").replace(/, ([^,]*)$/, " or $1");
 
 /** What a key without a role is told. */
-const lacking = (role) =>
+const lacking = () =>
   new Problem(403, {
     code: "forbidden",
-    message: `This page needs a key of the role ${ABLE[role]}. You are signed in as ${quoted(session.name)}, with the role ${session.role}.`,
+    message: `This page needs a key of the role ${listed(page.roles)}. You are signed in as ${quoted(session.name)}, with the role ${session.role}.`,
   });
 
 /** Show why a view cannot be shown, and how to repair it. */
@@ -118,7 +83,7 @@ function tools() {
 function signOut() {
   ask({
     title: "Sign out",
-    lead: `Every browser that has signed in with the key ‘${session.name}’ is signed out. The key stays valid.`,
+    lead: `You are signed in as ${quoted(session.name)}. ${texts.signing_out}`,
     confirm: "Sign out everywhere",
     act: () => send("DELETE", address("/session")),
     done: () => location.assign(address("/sign-in")),

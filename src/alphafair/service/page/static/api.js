@@ -1,6 +1,14 @@
 // Requests to the service: JSON, the session, and streams of server-sent events.
 
-export const root = document.querySelector('meta[name="root"]').content;
+const embedded = (name) => document.querySelector(`meta[name="${name}"]`).content;
+
+export const root = embedded("root");
+
+/** What this address shows: `view`, the `name` of an experiment, the `role` that it needs, the `roles` that include it. */
+export const page = JSON.parse(embedded("page"));
+
+/** Sentences that the documentation has too: about `roles`, `guarantees` by kind of change, and `signing_out`. */
+export const texts = JSON.parse(embedded("texts"));
 
 /** The address of a page or a route under the prefix of a reverse proxy. */
 export const address = (path) => root + path;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from alphafair.service.page_messages import (
+from alphafair.service.page.messages import (
     ContextsAnswer,
     ContextsQuery,
     DecisionAnswer,

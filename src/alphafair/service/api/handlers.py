@@ -37,8 +37,8 @@ from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
 from alphafair.service import keys
 from alphafair.service.access import check_unlimited
-from alphafair.service.errors import Failure, as_failure, outcome_failure
-from alphafair.service.exchange import Request, Response
+from alphafair.service.http.errors import Failure, as_failure, outcome_failure
+from alphafair.service.http.exchange import Request, Response
 from alphafair.service.keys import Caller, Key
 from alphafair_client import api
 from alphafair_client.api import (

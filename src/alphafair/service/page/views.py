@@ -21,9 +21,9 @@ from alphafair.engine.reports import Certificate as Bounds
 from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
-from alphafair.service.handlers import by_group, described, fairness, jain_index
-from alphafair.service.marks import marks_of
-from alphafair.service.page_messages import (
+from alphafair.service.api.handlers import by_group, described, fairness, jain_index
+from alphafair.service.page.marks import marks_of
+from alphafair.service.page.messages import (
     ArmProbability,
     Book,
     Certificate,

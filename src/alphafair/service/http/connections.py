@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import httptools
 
 from alphafair.errors import InvalidArgument
-from alphafair.service.errors import failure, http_failure, out_of_memory, unknown_method
-from alphafair.service.exchange import Request, Response
+from alphafair.service.http.errors import failure, http_failure, out_of_memory, unknown_method
+from alphafair.service.http.exchange import Request, Response
 from alphafair.service.keys import LOCAL, Caller
 from alphafair.service.shares import AGAIN, Places
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from alphafair.engine.reports import Overview
 from alphafair.errors import InvalidArgument
-from alphafair.service import page_views
-from alphafair.service.errors import Failure, as_failure
+from alphafair.service.http.errors import Failure, as_failure
 from alphafair.service.logs import log
-from alphafair.service.marks import marks_of_service
-from alphafair.service.page_messages import IndexAnswer, IndexItem, event
+from alphafair.service.page import views
+from alphafair.service.page.marks import marks_of_service
+from alphafair.service.page.messages import IndexAnswer, IndexItem, event
 from alphafair.service.shares import Places
 
 if TYPE_CHECKING:
@@ -143,11 +143,9 @@ class Topic:
             first = last.summary.bucket
 
             def update(seen: frozenset[str] | None) -> bytes:
-                return encode(page_views.live_update(new, first))
+                return encode(views.live_update(new, first))
 
-        return Message(
-            self._number(), found.position, lambda seen: encode(page_views.live_answer(found)), update, found
-        )
+        return Message(self._number(), found.position, lambda seen: encode(views.live_answer(found)), update, found)
 
     def _number(self) -> int:
         return 1 if self.latest is None else self.latest.number + 1
@@ -239,7 +237,7 @@ def index_answer(service: Service) -> IndexAnswer:
     engine = service.engine
 
     def item(name: str) -> IndexItem:
-        return page_views.index_item(engine.overview(name, changes=False))
+        return views.index_item(engine.overview(name, changes=False))
 
     found = service.descriptions.of_all(engine.experiments(), "overview", item)
     health = engine.health(probe=False)

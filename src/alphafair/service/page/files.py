@@ -1,13 +1,14 @@
-"""The files of the page: HTML, style and scripts in the folder `page` of this package, each with its hash.
+"""The files of the page: HTML, style and scripts in the folder `static` beside this module, each with its hash.
 
 A browser keeps files and asks every time whether they have changed, so a new version of the service never meets old
-scripts. The shell of all addresses is the same, but for what it asks the browser to load at once: the scripts of its
-view, and the JSON that they fill it from.
+scripts. The shell of all addresses is the same, but for its view, with the role that it needs, and for what it asks the
+browser to load at once: the scripts of the view, and the JSON that they fill it from.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import posixpath
 import re
 from collections.abc import Sequence
@@ -17,9 +18,14 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
+from alphafair.service.page import texts
+from alphafair_client.api import Role
+
 SHELL: Final = "shell.html"
 ROOT: Final = b"{{root}}"  # in the shell: the prefix of a reverse proxy
 PRELOADS: Final = b"{{preloads}}"  # in the shell: what the browser should load at once
+PAGE: Final = b"{{page}}"  # in the shell: a `Shown`, as JSON
+TEXTS: Final = b"{{texts}}"  # in the shell: `texts.embedded`, as JSON
 MAIN: Final = "main.js"
 IMPORT: Final = re.compile(r'(?:from|^import) "(\.{1,2}/[^"]+)"', re.MULTILINE)
 TYPES: Final = {
@@ -47,6 +53,15 @@ class File(NamedTuple):
     etag: bytes
 
 
+class Shown(NamedTuple):
+    """What an address shows."""
+
+    view: str
+    name: str | None = None  # of the experiment
+    role: Role | None = None  # that it needs
+    roles: Sequence[str] = ()  # that include this role
+
+
 class PageFiles:
     """All files of the page, read when the first is asked for."""
 
@@ -56,14 +71,20 @@ class PageFiles:
     @cached_property
     def static(self) -> dict[str, File]:
         """The files by their path below /static."""
-        return {path: _file(path, body) for path, body in _read(resources.files("alphafair.service") / "page", "")}
+        folder = resources.files("alphafair.service.page") / "static"
+        return {path: _file(path, body) for path, body in _read(folder, "")}
 
-    def shell(self, view: str, data: Sequence[str] = ()) -> File:
-        """The HTML of a view, such as `live`; `data` are the paths of the JSON that it asks for first."""
+    def shell(self, page: Shown, data: Sequence[str] = ()) -> File:
+        """The HTML of a view; `data` are the paths of the JSON that it asks for first."""
         lines = [f'  <link rel="preload" as="fetch" href="{{{{root}}}}{escape(path)}" crossorigin>\n' for path in data]
-        lines += [f'  <link rel="modulepreload" href="{{{{root}}}}/static/{path}">\n' for path in self._modules(view)]
-        body = self.static[SHELL].body.replace(PRELOADS, "".join(lines).encode())
-        return _file(SHELL, body.replace(ROOT, escape(self._root_path).encode()))
+        lines += [
+            f'  <link rel="modulepreload" href="{{{{root}}}}/static/{path}">\n' for path in self._modules(page.view)
+        ]
+        parts = {PRELOADS: "".join(lines), ROOT: escape(self._root_path), TEXTS: _attribute(texts.embedded())}
+        body = self.static[SHELL].body
+        for mark, text in parts.items():
+            body = body.replace(mark, text.encode())
+        return _file(SHELL, body.replace(PAGE, _attribute(page._asdict()).encode()))  # last: a name may be any text
 
     @cache  # noqa: B019 - one object for as long as the service runs
     def _modules(self, view: str) -> list[str]:
@@ -87,6 +108,11 @@ def _read(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
         elif not each.name.startswith("."):
             found.append((f"{prefix}{each.name}", each.read_bytes()))
     return found
+
+
+def _attribute(value: object) -> str:
+    """JSON in an attribute of HTML."""
+    return escape(json.dumps(value))
 
 
 def _file(path: str, body: bytes) -> File:

@@ -1,0 +1,1 @@
+"""What the endpoints of `alphafair_client.api` do."""
