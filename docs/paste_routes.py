@@ -16,7 +16,7 @@ import msgspec
 
 from alphafair.service.keys import ROLES
 from alphafair.service.openapi import PREFIX, schemas
-from alphafair.service.page.texts import GUARANTEES, SIGNING_OUT
+from alphafair.service.page.sentences import GUARANTEES, SIGNING_OUT
 from alphafair.service.routes import ENDPOINTS
 from alphafair_client.api import JSON_FORMS
 

@@ -16,7 +16,7 @@ from alphafair.engine import Decide, Engine, Reward
 from alphafair.engine.sqlite_store import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
-from alphafair.service.page.texts import SIGNING_OUT
+from alphafair.service.page.sentences import SIGNING_OUT
 from tests.browsers import Clock, chromium, faults, watched
 from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import live_state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import shutil
 import subprocess
@@ -78,6 +79,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 target = packages / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(str(installed.locate_file(file)), target)
+    compileall.compile_dir(packages, quiet=1)  # as pip does
     return folder / "env" / "bin" / "python"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hmac
+import html
 import json
 import posixpath
 import random
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -27,13 +29,15 @@ from alphafair.engine.reports import most_frequent
 from alphafair.engine.summary import SECOND, Summary
 from alphafair.groups import Groups
 from alphafair.service import keys, shared
-from alphafair.service.page import calculations, marks, watchers
+from alphafair.service.api.handlers import CHANGE_OPTIONS
+from alphafair.service.page import calculations, marks, sentences, watchers
 from alphafair.service.page import handlers as page_handlers
 from alphafair.service.page.files import PageFiles, Shown
 from alphafair.service.page.views import sparkline
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
 from alphafair.service.shares import Places
+from alphafair_client.api import ChangeRequest
 from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
 from tests.stores import both_stores, live_state, open_store
 
@@ -1024,6 +1028,39 @@ def test_every_page_is_the_shell_with_strict_headers(shop: Running) -> None:
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["content-length"] == answer.headers["content-length"]
     assert shop.http.get("/experiments/nope/live").status_code == 404
+
+
+def embedded(text: str, name: str) -> Any:
+    """The JSON that the HTML of a page has under a name."""
+    (found,) = re.findall(rf'<meta name="{name}" content="([^"]*)">', text)
+    return json.loads(html.unescape(found))
+
+
+def test_every_page_says_what_it_shows_and_which_role_it_needs(shop: Running) -> None:
+    name = """a&b "c" '<d>' {{page}}"""
+    shop.engine.create(name, arms=ARMS)
+    for endpoint in ENDPOINTS:
+        if endpoint.view is None:
+            continue
+        text = shop.http.get(endpoint.path.replace("{name}", quote(name, safe=""))).text
+        able = [role for role, row in keys.ROLES.items() if endpoint.role in row.includes]
+        expected = {"view": endpoint.view, "name": name if endpoint.parameters else None, "role": endpoint.role}
+        assert embedded(text, "page") == {**expected, "roles": able}
+        assert f'static/views/{endpoint.view}.js"' in text
+        said = embedded(text, "sentences")
+        assert said["roles"] == {role: row.may for role, row in keys.ROLES.items()}
+        assert said["signing_out"] == sentences.SIGNING_OUT
+
+
+def test_a_guarantee_is_named_for_every_kind_of_change() -> None:
+    """Each dialog takes its own; the fields of a change are the kinds, apart from options and values."""
+    folder = Path(sentences.__file__).with_name("static")
+    used = {
+        kind for file in folder.rglob("*.js") for kind in re.findall(r"sentences\.guarantees\.(\w+)", file.read_text())
+    }
+    assert used == {*sentences.GUARANTEES}
+    kinds = {*ChangeRequest.__struct_fields__} - {*CHANGE_OPTIONS, "paused", "alpha", "period"}
+    assert {*sentences.GUARANTEES} == kinds | {"pause", "resume", "set_alpha", "set_period", "erase", "key"}
 
 
 def test_a_page_asks_for_everything_at_once(shop: Running) -> None:

@@ -35,7 +35,7 @@ class Child:
     def start(cls, kind: str, job: bytes, *, nice: int = 10, threads: int = 1, detached: bool = False) -> Self:
         """Start a process with the modules of this one, `nice` to others, with so many threads in libraries.
 
-        One that is `detached` goes on when this process ends or is interrupted; nobody can read from it.
+        One that is `detached` goes on when this process ends or is interrupted, and what it writes is lost.
         """
         modules = os.pathsep.join(entry for entry in sys.path if isinstance(entry, str) and entry)
         limits = {"POLARS_MAX_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}

@@ -18,14 +18,14 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
-from alphafair.service.page import texts
+from alphafair.service.page import sentences
 from alphafair_client.api import Role
 
 SHELL: Final = "shell.html"
 ROOT: Final = b"{{root}}"  # in the shell: the prefix of a reverse proxy
 PRELOADS: Final = b"{{preloads}}"  # in the shell: what the browser should load at once
 PAGE: Final = b"{{page}}"  # in the shell: a `Shown`, as JSON
-TEXTS: Final = b"{{texts}}"  # in the shell: `texts.embedded`, as JSON
+SENTENCES: Final = b"{{sentences}}"  # in the shell: `sentences.embedded`, as JSON
 MAIN: Final = "main.js"
 IMPORT: Final = re.compile(r'(?:from|^import) "(\.{1,2}/[^"]+)"', re.MULTILINE)
 TYPES: Final = {
@@ -80,7 +80,7 @@ class PageFiles:
         lines += [
             f'  <link rel="modulepreload" href="{{{{root}}}}/static/{path}">\n' for path in self._modules(page.view)
         ]
-        parts = {PRELOADS: "".join(lines), ROOT: escape(self._root_path), TEXTS: _attribute(texts.embedded())}
+        parts = {PRELOADS: "".join(lines), ROOT: escape(self._root_path), SENTENCES: _attribute(sentences.embedded())}
         body = self.static[SHELL].body
         for mark, text in parts.items():
             body = body.replace(mark, text.encode())

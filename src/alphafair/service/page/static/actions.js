@@ -1,6 +1,6 @@
 // Changes of experiments, for admins. Each says first what will be recorded and what it does to the guarantee.
 
-import { address, explained, get, may, pageOf, routeOf, send, session, texts } from "./api.js";
+import { address, explained, get, may, pageOf, routeOf, send, sentences, session } from "./api.js";
 import { announce, h, put, setText } from "./dom.js";
 import { ask, field, menu } from "./dialogs.js";
 import { ago, alpha as alphaText, integer, quoted, seconds, sentence, time } from "./format.js";
@@ -53,7 +53,7 @@ function pause(name, change) {
     title: `Pause ${name}`,
     lead: "Decisions are refused until the experiment is resumed. Rewards of earlier decisions are still accepted.",
     recorded: event("pause"),
-    guarantee: texts.guarantees.pause,
+    guarantee: sentences.guarantees.pause,
     confirm: "Pause",
     act: () => change({ paused: true }),
   });
@@ -64,7 +64,7 @@ function resume(name, change) {
     title: `Resume ${name}`,
     lead: "Decisions are made again.",
     recorded: event("resume"),
-    guarantee: texts.guarantees.resume,
+    guarantee: sentences.guarantees.resume,
     confirm: "Resume",
     act: () => change({ paused: false }),
   });
@@ -81,7 +81,7 @@ export function setAlpha(name, known, change = (body) => send("PATCH", routeOf(n
       if (next === present) return `Nothing yet: α is ${present}.`;
       return event("set_alpha", ` from ${present}${next === "NaN" ? "" : ` to ${next}`}`);
     },
-    guarantee: texts.guarantees.set_alpha,
+    guarantee: sentences.guarantees.set_alpha,
     confirm: "Change α",
     act: ({ alpha }) => change({ alpha: readAlpha(alpha) }),
   });
@@ -116,7 +116,7 @@ function setPeriod(known, change) {
       wanted === `${period ?? ""}` && Number(part) === carry && !start,
     recorded: ({ period: wanted, carry: part }) =>
       event("set_period", ` to ${wanted || "none"}${part ? ` with carry ${part}` : ""}`),
-    guarantee: texts.guarantees.set_period,
+    guarantee: sentences.guarantees.set_period,
     confirm: "Change the periods",
     act: ({ period: wanted, carry: part, start }) =>
       change({
@@ -132,7 +132,7 @@ function newPeriod(known, change) {
     title: "Start a new period",
     lead: `Every account keeps ${integer(100 * known().carry)}% of what it has earned; what was learned about rewards stays. The books of the present period are closed.`,
     recorded: event("new_period", ` with carry ${known().carry}`),
-    guarantee: texts.guarantees.new_period,
+    guarantee: sentences.guarantees.new_period,
     confirm: "Start a period",
     act: () => change({ new_period: true }),
   });
@@ -165,7 +165,7 @@ function addArm(name, known, change) {
       }),
     ].filter(Boolean),
     recorded: ({ arm }) => event("add_arm", arm ? ` with the label ${quoted(arm)}` : ""),
-    guarantee: texts.guarantees.add_arm,
+    guarantee: sentences.guarantees.add_arm,
     confirm: "Add the arm",
     names: { add_arm: "arm" },
     act: ({ arm, group, entitlement }) =>
@@ -186,7 +186,7 @@ function maskArm(name, known, change) {
     lead: "It is not drawn until it is unmasked: out of stock, on holiday, under review.",
     fields: [armField(known().arms.filter((each) => !known().masked_arms.includes(each)))],
     recorded: ({ arm }) => event("mask_arm", ` for ${quoted(arm)}`),
-    guarantee: texts.guarantees.mask_arm,
+    guarantee: sentences.guarantees.mask_arm,
     confirm: "Mask the arm",
     names: { mask_arm: "arm" },
     act: ({ arm }) => change({ mask_arm: arm }),
@@ -198,7 +198,7 @@ function unmaskArm(name, known, change) {
     title: "Unmask an arm",
     fields: [armField(known().masked_arms)],
     recorded: ({ arm }) => event("unmask_arm", ` for ${quoted(arm)}`),
-    guarantee: texts.guarantees.unmask_arm,
+    guarantee: sentences.guarantees.unmask_arm,
     confirm: "Unmask the arm",
     names: { unmask_arm: "arm" },
     act: ({ arm }) => change({ unmask_arm: arm }),
@@ -211,7 +211,7 @@ function retireArm(name, known, change) {
     lead: "It is never drawn again, and cannot come back under its label. Its late rewards still count.",
     fields: [armField(known().arms)],
     recorded: ({ arm }) => event("retire_arm", ` for ${quoted(arm)}`),
-    guarantee: texts.guarantees.retire_arm,
+    guarantee: sentences.guarantees.retire_arm,
     confirm: "Retire the arm",
     danger: "I understand that this cannot be undone.",
     names: { retire_arm: "arm" },
@@ -270,7 +270,7 @@ function rollBack(live, position = "") {
     names: { rollback: "position" },
     adapt,
     recorded: ({ position: wanted }) => event("rollback", wanted ? ` to position ${integer(Number(wanted))}` : ""),
-    guarantee: texts.guarantees.rollback,
+    guarantee: sentences.guarantees.rollback,
     confirm: "Roll back",
     danger: "I understand that decisions made since are closed, and that their rewards will be refused.",
     act: ({ position: wanted }) => send("PATCH", routeOf(name), { rollback: Number(wanted) }),
@@ -297,7 +297,7 @@ function erase(name) {
     lead: "The label, and the ids of its decisions, are removed from every table and overwritten. The numbers stay, so that the log still verifies. Earlier backups and exports are not changed.",
     fields: [field("label", "Context", { required: true, maxlength: 200 })],
     recorded: `${event("erase")} The event has a number in place of the label.`,
-    guarantee: texts.guarantees.erase,
+    guarantee: sentences.guarantees.erase,
     confirm: "Erase the context",
     danger: "I understand that the label cannot be restored.",
     act: ({ label }) => send("DELETE", `${routeOf(name, "/contexts")}?label=${encodeURIComponent(label)}`),

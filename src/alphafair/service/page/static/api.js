@@ -8,7 +8,7 @@ export const root = embedded("root");
 export const page = JSON.parse(embedded("page"));
 
 /** Sentences that the documentation has too: about `roles`, `guarantees` by kind of change, and `signing_out`. */
-export const texts = JSON.parse(embedded("texts"));
+export const sentences = JSON.parse(embedded("sentences"));
 
 /** The address of a page or a route under the prefix of a reverse proxy. */
 export const address = (path) => root + path;

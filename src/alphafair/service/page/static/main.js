@@ -1,6 +1,6 @@
 // The frame of every page: its view, where one is, the theme, and who is signed in.
 
-import { address, explained, loadSession, may, mayOperate, page, Problem, root, send, session, signIn, signInAddress, texts } from "./api.js";
+import { address, explained, loadSession, may, mayOperate, page, Problem, root, send, sentences, session, signIn, signInAddress } from "./api.js";
 import { ask } from "./dialogs.js";
 import { h, icon, label, put } from "./dom.js";
 import { quoted } from "./format.js";
@@ -83,7 +83,7 @@ function tools() {
 function signOut() {
   ask({
     title: "Sign out",
-    lead: `You are signed in as ${quoted(session.name)}. ${texts.signing_out}`,
+    lead: `You are signed in as ${quoted(session.name)}. ${sentences.signing_out}`,
     confirm: "Sign out everywhere",
     act: () => send("DELETE", address("/session")),
     done: () => location.assign(address("/sign-in")),

@@ -1,12 +1,12 @@
 // Keys of the service, for admins: who may do what, until when.
 
-import { address, get, send, session, texts } from "../api.js";
+import { address, get, send, sentences, session } from "../api.js";
 import { ask, field } from "../dialogs.js";
 import { announce, h, icon, label, put, setText, table } from "../dom.js";
 import { quoted, time } from "../format.js";
 import { crumbs } from "../frame.js";
 
-const ROLES = Object.entries(texts.roles).map(([role, may]) => [role, `${role}: ${may.replaceAll("`", "")}`]);
+const ROLES = Object.entries(sentences.roles).map(([role, may]) => [role, `${role}: ${may.replaceAll("`", "")}`]);
 const NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}"; // of an experiment
 const by = () => `by ${quoted(session.name ?? "anybody on this machine")}`;
 
@@ -111,7 +111,7 @@ function create(draw) {
     names: { expires_in: "days" },
     recorded: ({ name, role }) =>
       `The key’s owner${name ? ` ${quoted(name)}` : ""}, role ${role ?? ""} and a hash of it, ${by()}. The key itself is shown once and stored nowhere.`,
-    guarantee: texts.guarantees.key,
+    guarantee: sentences.guarantees.key,
     confirm: "Create the key",
     act: ({ name, role, experiments = "", days }) => {
       const names = experiments
@@ -180,7 +180,7 @@ function rotate(key, draw) {
       }),
     ],
     recorded: `A new key for ${quoted(key.name)} and the end of the old one, ${by()}.`,
-    guarantee: texts.guarantees.key,
+    guarantee: sentences.guarantees.key,
     confirm: "Rotate the key",
     act: ({ grace }) =>
       send("POST", address(`/v1/keys/${encodeURIComponent(key.id)}/rotations`), { grace: Number(grace || 0) }),
@@ -193,7 +193,7 @@ function revoke(key, draw) {
     title: `Revoke ${key.name}`,
     lead: "Requests with this key are refused within a second.",
     recorded: `When the key ${key.id} was revoked, ${by()}.`,
-    guarantee: texts.guarantees.key,
+    guarantee: sentences.guarantees.key,
     confirm: "Revoke the key",
     danger: "I understand that a revoked key cannot be restored.",
     act: () => send("DELETE", address(`/v1/keys/${encodeURIComponent(key.id)}`)),

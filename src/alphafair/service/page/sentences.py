@@ -12,7 +12,7 @@ SIGNING_OUT: Final = (
 )
 GUARANTEES: Final = {  # by kind of change: what holds afterwards
     "add_arm": "A new epoch starts from the present accounts. The arm enters with the least account, so that it "
-    "catches up without being owed the past.",
+    "catches up without a claim to the past.",
     "retire_arm": "A new epoch starts from the present accounts of the arms that stay.",
     "mask_arm": "Under full information certificates include masked rounds. Under bandit feedback the theorem holds "
     "for rounds without masks.",
