@@ -21,7 +21,17 @@ from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, make_stale, open_store
+from tests.stores import (
+    address_of,
+    both_stores,
+    execute,
+    is_postgres,
+    ledger_of,
+    live_state,
+    make_stale,
+    open_store,
+    writer_of,
+)
 
 pytestmark = both_stores
 
@@ -462,12 +472,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        live_state(engine, "home").take_snapshots(least=1)
+        writer_of(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        live_state(engine, "home").take_snapshots(least=1)
+        writer_of(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 

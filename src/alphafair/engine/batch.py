@@ -19,7 +19,7 @@ from alphafair.engine.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, SOURCE_
 from alphafair.policy.base import BasePolicy
 
 if TYPE_CHECKING:
-    from alphafair.engine.live import LiveState
+    from alphafair.engine.memory import Memory
 
 
 class Part:
@@ -54,7 +54,7 @@ class Part:
 class Batch:
     """Events after the last one in memory, written in one transaction at time `at`, and all that follows from them."""
 
-    def __init__(self, memory: LiveState, at: int) -> None:
+    def __init__(self, memory: Memory, at: int) -> None:
         self._memory, self.at = memory, at
         self.start = self.last = memory.position
         self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their type
