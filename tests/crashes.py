@@ -258,7 +258,7 @@ class Witness:
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
         for position, at, arm, reward in engine._store.rows(
-            TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
+            TIMED_REWARDS, (engine._of("timed").store.key or created.position,)
         ):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):
@@ -335,7 +335,7 @@ def main() -> None:
     places: Any = tuple(options.folder / f"{name}.db" for name in names)
     if options.database is not None:
         places = tuple(with_schema(options.database, f"{name}_{options.folder.name}") for name in names)
-    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
+    with mock.patch("alphafair.engine.writer.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
         print(json.dumps(run(places, options.kills, options.seed, options.early)))
 
 

@@ -22,9 +22,10 @@ import pytest
 
 from alphafair.engine import Engine, addresses
 from alphafair.engine.ledger import EVENT_TABLES
-from alphafair.engine.live import LiveState
+from alphafair.engine.memory import Memory
 from alphafair.engine.postgres_store import PostgresStore
 from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.writer import Condition, Kind, Writer
 from tests.postgres import Server
 
 Path = str | os.PathLike[str]
@@ -36,17 +37,27 @@ _stores: list[PostgresStore] = []  # opened by the test that runs
 COPIED = ("position", *EVENT_TABLES, "context", "snapshot", "snapshot_piece", "api_key")
 
 
-def live_state(engine: Engine, name: str | None = None) -> LiveState:
-    """The state in memory: of the ledger with an experiment, or of the only ledger."""
+def writer_of(engine: Engine, name: str | None = None) -> Writer:
+    """The writer of an experiment, or the only one."""
     if name is not None:
-        return engine._of(name).live
-    (only,) = engine._engines()
-    return only.live
+        return engine._of(name)
+    (only,) = engine._all_writers()
+    return only
+
+
+def live_state(engine: Engine, name: str | None = None) -> Memory:
+    """What is in memory: of the writer of an experiment, or of the only one."""
+    return writer_of(engine, name).memory
+
+
+def make_stale(engine: Engine, name: str | None = None) -> None:
+    """Let memory be loaded again before it is used, as after a batch that could not be applied."""
+    writer_of(engine, name).condition = Condition(Kind.STALE, "A test has asked for it.")
 
 
 def ledger_of(engine: Engine, name: str) -> Any:
     """The ledger with an experiment: of a file, its store."""
-    return engine._of(name).ledger
+    return engine._of(name).store
 
 
 def is_postgres() -> bool:

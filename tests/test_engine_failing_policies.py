@@ -22,7 +22,17 @@ from alphafair.policy.stepper import Stepper
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, open_store
+from tests.stores import (
+    address_of,
+    both_stores,
+    execute,
+    is_postgres,
+    ledger_of,
+    live_state,
+    make_stale,
+    open_store,
+    writer_of,
+)
 
 pytestmark = both_stores
 
@@ -410,7 +420,7 @@ def test_overdue_decisions_without_a_policy_are_settled(path: Path) -> None:
 def test_reopening_the_file_ends_a_temporary_failure(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     FAULT.mend()
-    live_state(engine, "home").is_stale = True  # as after a write that failed: everything is folded anew
+    make_stale(engine, "home")  # everything is folded anew
     assert engine.experiment("home").unhealthy is None
     engine.verify()
 
@@ -468,12 +478,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        live_state(engine, "home").take_snapshots(least=1)
+        writer_of(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        live_state(engine, "home").take_snapshots(least=1)
+        writer_of(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 

@@ -93,9 +93,9 @@ def prove(address: Address, *, keep_keys: bool) -> int:
             engine.verify()
         except PolicyFailed as failed:  # everything else was proved
             LOG.warning("%s cannot be verified. %s", failed.value, failed)
-        for each in engine._engines():
-            for experiment in each.live.by_key.values():
-                if not each.ledger.last_snapshot(experiment.key):
+        for each in engine._all_writers():
+            for experiment in each.memory.by_key.values():
+                if not each.store.last_snapshot(experiment.key):
                     experiment.unsaved = max(1, experiment.unsaved)
         return engine.position
 

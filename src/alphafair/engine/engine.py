@@ -18,6 +18,7 @@ import numpy as np
 from alphafair import validate
 from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
+from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, steady_ns
 from alphafair.engine.dates import date_of
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
@@ -35,14 +36,13 @@ from alphafair.engine.experiment import (
 )
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
-from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
-from alphafair.engine.live import LiveState, prove_loading, unknown_experiment
 from alphafair.engine.maintenance import Erasures
+from alphafair.engine.memory import prove_loading, unknown_experiment
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
-from alphafair.engine.steps import Batch
 from alphafair.engine.verify import check_rows, check_states
+from alphafair.engine.writer import Answer, Kind, Writer, closed
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
@@ -93,12 +93,12 @@ class Engine:
         self._clock = Clock(clock, steady, judged=hasattr(store, "positions"))
         self._clock.restore(store.clock_record)
         self._closed = False
-        self._opening = threading.Lock()  # held while the list of ledgers changes
-        self._ledgers: dict[str, LedgerEngine] = {}  # of a database: by the name of its experiment
+        self._opening = threading.Lock()  # held while the list of writers changes
+        self._writers: dict[str, Writer] = {}  # of a database: by the name of its experiment
         self._delays: list[float] | None = None
         self._arguments: dict[str, Any] = {"clock": self._clock, "max_contexts": max_contexts}
         self._arguments |= {"chance": random_source(seed), "ids": IdGenerator(seed)}
-        self._only: LedgerEngine | None = None  # of a file
+        self._only: Writer | None = None  # of a file
         self._missing: str | None = None  # why a database cannot be used
         try:
             if hasattr(store, "positions"):
@@ -106,9 +106,9 @@ class Engine:
                 if not store.read_only:
                     self._shared.announce(CODE)
                     self._find_store()  # before anything is written: its clock may differ
-                self._find_ledgers()
+                self._find_writers()
             else:
-                self._only = LedgerEngine(cast(Ledger, store), **self._arguments)
+                self._only = Writer(cast(Ledger, store), **self._arguments)
             self._erasures = Erasures(store)
             self._check_clock()
         except BaseException:
@@ -143,7 +143,7 @@ class Engine:
         In a database every experiment has positions of its own: see `Status.position`. Events of other processes are
         counted once they have been taken in.
         """
-        return sum(each.live.position for each in self._engines())
+        return sum(each.memory.position for each in self._all_writers())
 
     @property
     def is_shared(self) -> bool:
@@ -163,7 +163,7 @@ class Engine:
     @property
     def last_commit_seconds(self) -> float:
         """How long the last commit took; of several experiments, the slowest."""
-        return max((each.live.last_commit_seconds for each in self._engines()), default=0.0)
+        return max((each.last_commit_seconds for each in self._all_writers()), default=0.0)
 
     @property
     def delays(self) -> list[float] | None:
@@ -173,8 +173,8 @@ class Engine:
     @delays.setter
     def delays(self, delays: list[float] | None) -> None:
         self._delays = delays
-        for each in self._engines():
-            each.live.delays = delays
+        for each in self._all_writers():
+            each.delays = delays
 
     def __enter__(self) -> Self:
         return self
@@ -190,53 +190,60 @@ class Engine:
             stack.callback(self._store.close)
             stack.callback(setattr, self, "_closed", True)
             stack.callback(self._check_clock)
-            for each in self._engines():
+            for each in self._all_writers():
                 stack.callback(each.close)
 
-    # ledgers: one in a file, one per experiment in a database
+    # writers: one in a file, one per experiment in a database
 
-    def _engines(self) -> list[LedgerEngine]:
-        return list(self._ledgers.values()) if self._only is None else [self._only]
+    def _all_writers(self) -> list[Writer]:
+        return list(self._writers.values()) if self._only is None else [self._only]
 
-    def _find_ledgers(self) -> None:
-        """Open the ledgers of experiments that other processes have created."""
+    def _find_writers(self) -> None:
+        """Open the writers of experiments that other processes have created."""
         with self._opening:
             for name, (key, _) in self._shared.positions().items():
-                if name not in self._ledgers:
-                    self._ledgers[name] = self._opened(self._shared.ledger(name, key))
+                if name not in self._writers:
+                    self._writers[name] = self._opened(self._shared.ledger(name, key))
 
-    def _opened(self, ledger: Ledger) -> LedgerEngine:
-        opened = LedgerEngine(ledger, **self._arguments, n_experiments=lambda: len(self._ledgers))
-        opened.live.delays, opened.live.problem = self._delays, self._missing
+    def _opened(self, ledger: Ledger) -> Writer:
+        opened = Writer(ledger, **self._arguments, n_experiments=lambda: len(self._writers))
+        opened.delays = self._delays
+        if self._missing is not None:
+            opened.block(self._missing)
         return opened
 
-    def _of(self, name: Any) -> LedgerEngine:
-        """Return the ledger of an experiment; refused if there is none."""
+    def writer_of(self, name: Any) -> Writer | None:
+        """Return the writer of an experiment, as far as is known without asking a database."""
+        return self._writers.get(name) if self._only is None else self._only
+
+    def _of(self, name: Any) -> Writer:
+        """Return the writer of an experiment; refused if there is none."""
         self._check_open()
         if self._only is not None:
             return self._only
         if not isinstance(name, str):
-            raise unknown_experiment(name, self._ledgers)
-        if name not in self._ledgers:
-            self._find_ledgers()
-        if name not in self._ledgers:
-            raise unknown_experiment(name, self._ledgers)
-        return self._ledgers[name]
+            raise unknown_experiment(name, self._writers)
+        if name not in self._writers:
+            self._find_writers()
+        if name not in self._writers:
+            raise unknown_experiment(name, self._writers)
+        return self._writers[name]
 
     @contextlib.contextmanager
-    def _reading(self, name: str) -> Iterator[tuple[LiveState, Experiment]]:
+    def _reading(self, name: str) -> Iterator[tuple[Writer, Experiment]]:
         """Find an experiment, and keep writers out."""
-        with self._of(name).reading() as live:
-            yield live, live.find(name)
+        writer = self._of(name)
+        with writer.reading() as memory:
+            yield writer, memory.find(name)
 
-    def _writing(self, name: str, work: Callable[[LiveState, Experiment, Batch], Result]) -> Result:
+    def _writing(self, name: str, work: Callable[[Writer, Experiment, Batch], Result]) -> Result:
         """Change an experiment in the writer's turn, with an empty batch; `work` may be called several times.
 
         No boundary of a period lies before the moment of the batch.
         """
         self._check_writable()
-        ledger = self._of(name)
-        return ledger.write(lambda batch: work(ledger.live, ledger.live.find(name), batch))
+        writer = self._of(name)
+        return writer.write(lambda batch: work(writer, writer.memory.find(name), batch))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -292,10 +299,10 @@ class Engine:
         return self._route(requests) if self._only is None else self._only.submit(requests)
 
     def _route(self, requests: Sequence[Request]) -> list[Answer]:
-        """Answer the requests of every experiment by its ledger."""
+        """Answer the requests of every experiment by its writer."""
         self._check_open()
         answers: list[Any] = [None] * len(requests)
-        parts: dict[LedgerEngine, list[int]] = {}
+        parts: dict[Writer, list[int]] = {}
         nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
         owners = self._owners(nameless) if nameless else {}
         for k, request in enumerate(requests):
@@ -322,8 +329,8 @@ class Engine:
             except RequestError as refused_request:
                 unknown = refused_request.code == "unknown_experiment" and not isinstance(request, Decide)
                 answers[k] = Outcome("unknown") if unknown else refused_request
-        for ledger, numbers in parts.items():
-            for k, answer in zip(numbers, ledger.submit([requests[k] for k in numbers]), strict=True):
+        for writer, numbers in parts.items():
+            for k, answer in zip(numbers, writer.submit([requests[k] for k in numbers]), strict=True):
                 answers[k] = answer
         return answers
 
@@ -331,8 +338,8 @@ class Engine:
         """Return the names of the experiments that have decisions with these ids."""
         found = self._shared.owners([id for id in ids if isinstance(id, str)])
         if found:
-            self._find_ledgers()
-        names = {each.ledger.key: name for name, each in self._ledgers.items()}
+            self._find_writers()
+        names = {each.store.key: name for name, each in self._writers.items()}
         return {id: [names[key] for key in keys] for id, keys in found.items()}
 
     # time
@@ -362,7 +369,7 @@ class Engine:
         """
         self._check_writable()
         self._check_open()
-        return sum(each.expire() for each in self._engines())
+        return sum(each.expire() for each in self._all_writers())
 
     def maintain(self) -> bool:
         """Do one short piece of background work and return whether there is more. Call it now and then.
@@ -375,8 +382,8 @@ class Engine:
         if self._only is not None:
             return self._only.maintain(self._maintain_file)
         self._shared.announce(CODE)
-        self._find_ledgers()
-        more = [each.maintain() for each in self._engines()]
+        self._find_writers()
+        more = [each.maintain() for each in self._all_writers()]
         return any(more)
 
     def _maintain_file(self) -> None:
@@ -454,33 +461,32 @@ class Engine:
         state = None if start is None else start.to_bytes()
         self._check_writable()
         self._check_open()
-        ledger = self._only
-        if ledger is None:
-            self._find_ledgers()
-            self._check_new(name, self._ledgers)
-            ledger = self._opened(self._shared.ledger(name))
-        live, key = ledger.live, ledger.ledger.key
+        writer = self._only
+        if writer is None:
+            self._find_writers()
+            self._check_new(name, self._writers)
+            writer = self._opened(self._shared.ledger(name))
+        memory, key = writer.memory, writer.store.key
 
         def work(batch: Batch) -> None:
-            self._check_new(name, live.experiments)
+            self._check_new(name, memory.experiments)
             seq = batch.next()
             created = Change(
                 seq, seq if key is None else key, "create", json.dumps(body), state, batch.at, self._actor.get()
             )
             experiment = Experiment(created)
             experiment.policy = experiment.first_policy()
-            live.check_contexts(experiment, len(named))
-            batch.change(experiment, created)
+            memory.check_contexts(experiment, len(named))
+            experiment.contexts = {label: number for number, label in enumerate(named)}
+            batch.change(experiment, created, lambda: memory.add(experiment))
             for number, label in enumerate(named):
                 batch.add(Context(experiment.key, number, label))
-            live.commit(batch)
-            experiment.contexts = {label: number for number, label in enumerate(named)}
-            live.add(experiment)
+            writer.commit(batch)
 
-        ledger.write(work)
+        writer.write(work)
         if self._only is None:
             with self._opening:
-                self._ledgers.setdefault(name, ledger)
+                self._writers.setdefault(name, writer)
 
     def _check_new(self, name: str, known: Mapping[str, Any]) -> None:
         if name in known:
@@ -490,15 +496,15 @@ class Engine:
         """Return the names of all experiments, in the order of their creation."""
         self._check_open()
         if self._only is None:
-            self._find_ledgers()
-            return sorted(self._ledgers, key=lambda name: self._ledgers[name].ledger.key or 0)
-        with self._only.reading() as live:
-            return list(live.experiments)
+            self._find_writers()
+            return sorted(self._writers, key=lambda name: self._writers[name].store.key or 0)
+        with self._only.reading() as memory:
+            return list(memory.experiments)
 
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
-        with self._reading(name) as (live, experiment):
-            return experiment.status(live.max_contexts_of(experiment), live.position)
+        with self._reading(name) as (writer, experiment):
+            return experiment.status(writer.memory.max_contexts_of(experiment), writer.memory.position)
 
     def add_arm(
         self,
@@ -579,16 +585,16 @@ class Engine:
     def _change(self, name: str, kind: str, body: Callable[[Experiment, int], dict[str, Any] | None]) -> None:
         """Make a change whose body follows from the experiment and the time; none where it is None."""
 
-        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+        def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
             fields = body(experiment, batch.at)
             if fields is not None:
-                self._commit_change(live, experiment, batch, kind, fields)
+                self._commit_change(writer, experiment, batch, kind, fields)
 
         self._writing(name, work)
 
     def _commit_change(
         self,
-        live: LiveState,
+        writer: Writer,
         experiment: Experiment,
         batch: Batch,
         kind: str,
@@ -603,10 +609,9 @@ class Engine:
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
                 change_policy(policy, change)
-        batch.change(experiment, change)
-        live.commit(batch, statements)
-        experiment.apply(change, policy)
-        live.find_periodic()
+        batch.change(experiment, change, lambda: experiment.apply(change, policy))
+        batch.also(writer.memory.find_periodic)
+        writer.commit(batch, statements)
 
     def rollback(self, name: str, position: int) -> None:
         """Forget what was learned after a position, as a new event; arms, masks, alpha and period stay as they are.
@@ -614,9 +619,9 @@ class Engine:
         Decisions made since are closed: their rewards are answered with "rolled_back". Nothing is deleted.
         """
 
-        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
-            ledger, low = live.store, experiment.changes[0].seq
-            target = validate.integer("position", position, low=low, high=live.position)
+        def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
+            ledger, low = writer.store, experiment.changes[0].seq
+            target = validate.integer("position", position, low=low, high=writer.memory.position)
             target = rollback_position(experiment, target)
             policy = policy_at(ledger, experiment, target)
             still_open = ledger.open_after(experiment.key, target)
@@ -628,15 +633,18 @@ class Engine:
             counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
             body = json.dumps({"position": target, **counts})
             change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
-            batch.change(experiment, change)
+
+            def effect() -> None:
+                experiment.note(change)
+                experiment.policy = policy
+
+            batch.change(experiment, change, effect)
             for id in still_open:
-                record = live.decisions.find(id)
+                record = batch.find(id)
                 mine = None if record is None else record.of(experiment)
                 if mine is not None:
                     batch.settle(mine, None, "rollback")
-            live.commit(batch)
-            experiment.note(change)
-            experiment.policy = policy
+            writer.commit(batch)
 
         self._writing(name, work)
 
@@ -646,15 +654,19 @@ class Engine:
         The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
 
-        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+        def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = live.store.erasure(experiment.key, number, self._arguments["ids"].next)
-            self._commit_change(live, experiment, batch, "erase", {"context": number}, statements)
-            del experiment.contexts[context]
-            live.decisions.clear()
+            statements = writer.store.erasure(experiment.key, number, self._arguments["ids"].next)
+
+            def forget() -> None:
+                del experiment.contexts[context]
+                writer.memory.decisions.clear()
+
+            batch.also(forget)
+            self._commit_change(writer, experiment, batch, "erase", {"context": number}, statements)
             self._erasures.clean()
 
         self._writing(name, work)
@@ -695,18 +707,20 @@ class Engine:
 
     def overview(self, name: str, *, changes: bool = True) -> Overview:
         """Return an experiment at one moment, with what happened over time and, with `changes`, all of these."""
-        with self._reading(name) as (live, experiment):
+        with self._reading(name) as (writer, experiment):
             history = _history(experiment) if changes else []
-            most = live.max_contexts_of(experiment)
-            return reports.overview(experiment, live.now(), live.position, most, history)
+            most = writer.memory.max_contexts_of(experiment)
+            return reports.overview(experiment, writer.now(), writer.memory.position, most, history)
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
-        return any(name in each.live.experiments for each in self._engines())
+        return any(name in each.memory.experiments for each in self._all_writers())
 
     def version(self, name: str) -> int:
         """The position of the last change of an experiment, as far as is known without waiting for the writer."""
-        found = [each.live.experiments[name].version for each in self._engines() if name in each.live.experiments]
+        found = [
+            each.memory.experiments[name].version for each in self._all_writers() if name in each.memory.experiments
+        ]
         return max(found, default=-1)
 
     def frequent_contexts(
@@ -734,15 +748,15 @@ class Engine:
 
     def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
         """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
-        with self._reading(name) as (live, experiment):
-            ledger, last = live.store, live.position
+        with self._reading(name) as (writer, experiment):
+            ledger, last = writer.store, writer.memory.position
         with ledger.reader() as reader:
             return reports.log_page(reader, experiment, wanted, last, limit)
 
     def decision_story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
-        with self._reading(name) as (live, experiment):
-            ledger, position, changes = live.store, live.position, _history(experiment)
+        with self._reading(name) as (writer, experiment):
+            ledger, position, changes = writer.store, writer.memory.position, _history(experiment)
         with ledger.reader() as reader:
             row = reader.log_row(experiment.key, checked_label("id", id))
         if row is None:
@@ -756,36 +770,36 @@ class Engine:
         """Return all decisions that have a reward, in their order."""
         from alphafair.engine.export import read_log
 
-        with self._reading(name) as (live, experiment):
-            ledger = live.store
+        with self._reading(name) as (writer, experiment):
+            ledger = writer.store
         return read_log(ledger, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
         from alphafair.engine.export import write_log
 
-        with self._reading(name) as (live, experiment):
-            ledger, until = live.store, live.position
+        with self._reading(name) as (writer, experiment):
+            ledger, until = writer.store, writer.memory.position
         return write_log(ledger, experiment, until, target, format)
 
     def export_job(self, name: str, format: str) -> ExportJob:
         """Return an export of the log as it is now, to be run by another process."""
         from alphafair.engine.export import ExportJob, checked_format
 
-        with self._reading(name) as (live, experiment):
-            until = live.position
+        with self._reading(name) as (writer, experiment):
+            until = writer.memory.position
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
 
     def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
         """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
-        with self._reading(name) as (live, experiment):
+        with self._reading(name) as (writer, experiment):
             groups = experiment.policy.groups if experiment.has_policy else None
             return WhatIfJob(
                 address=self._store.address,
                 experiment=experiment.key,
                 name=name,
-                position=live.position,
+                position=writer.memory.position,
                 full=experiment.full,
                 rounds=rounds,
                 rewards=experiment.tally.rewards + experiment.tally.defaulted,
@@ -815,20 +829,20 @@ class Engine:
         """
         self._check_open()
         if self._only is None:
-            self._find_ledgers()
+            self._find_writers()
         n_events, unproved = 0, list[PolicyFailed]()
-        for each in self._engines():
-            with each.reading() as live, each.ledger.reader() as reader:
+        for each in self._all_writers():
+            with each.reading() as memory, each.store.reader() as reader:
                 reader.check_pages()
                 with reader.at_one_moment():
-                    is_same = reader.position == live.position  # otherwise another process has written since
-                    labels = {key: found.contexts for key, found in live.by_key.items()}
+                    is_same = reader.position == memory.position  # otherwise another process has written since
+                    labels = {key: found.contexts for key, found in memory.by_key.items()}
                     check_rows(reader, labels if is_same else None)
                 try:
-                    check_states(reader, live.position, live.by_key, progress)
+                    check_states(reader, memory.position, memory.by_key, progress)
                 except PolicyFailed as failed:
                     unproved.append(failed)
-                n_events += live.position
+                n_events += memory.position
         if unproved:
             raise unproved[0]
         return n_events
@@ -847,46 +861,44 @@ class Engine:
         After a failed commit, or before the first, a write as large as a commit is tried and rolled back. Without
         `probe` nothing is tried, and the answer takes no time: it is what was found the last time.
         """
-        engines = self._engines()
+        engines = self._all_writers()
         reason = None
         if not (self._closed or self._store.read_only):
             if probe or self._only is not None:
                 self._find_store()
             reason = self._missing
             for each in engines:
-                if probe and reason is None and (each.live.problem is not None or each.live.must_probe):
+                if probe and reason is None and each.condition.must_try:
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
         if reason is None and not self._store.read_only:
             reason = self._clock.problem
         for each in engines:
-            live = each.live
             if reason is None:
-                reason = live.problem or live.other_code
-            if reason is None and live.must_probe and not self._store.read_only:
-                reason = "Nothing has been written yet."
-        experiments = [found for each in engines for found in list(each.live.by_key.values())]
+                reason = each.condition.reason
+        experiments = [found for each in engines for found in list(each.memory.by_key.values())]
         return {
             "ready": reason is None,
             "reason": reason,
             "position": self.position,
-            "waiting": sum(len(each.waiting) for each in engines),
+            "waiting": sum(len(each.queue) for each in engines),
             "last_commit_seconds": self.last_commit_seconds,
-            "clock_behind_seconds": max((each.live.clock_behind_seconds for each in engines), default=0.0),
+            "clock_behind_seconds": max((each.clock_behind_seconds for each in engines), default=0.0),
             "unhealthy": {each.name: each.unhealthy for each in experiments if each.unhealthy},
         }
 
     def _find_store(self) -> None:
         """Find out whether the file is still there, or the database answers; if not, requests are refused."""
-        engines = self._engines()
-        if self._only is not None and self._only.live.problem is not None:
+        engines = self._all_writers()
+        if self._only is not None and self._only.condition.kind in (Kind.BLOCKED, Kind.STALE):
             return  # a probe finds out
         try:
             self._store.check()
         except Unavailable as problem:
             for each in engines:
-                each.live.problem = each.live.problem or str(problem)
+                if each.condition.kind is not Kind.BLOCKED:
+                    each.block(str(problem))
             if self.is_shared:  # there may be no experiment yet
                 self._missing = str(problem)
         else:
