@@ -256,8 +256,8 @@ class OtherwiseInWholeRuns(Hedge):
 class OtherwiseWhenInterpreted(Hedge):
     algorithm = replace(Hedge.algorithm, learn=learn_otherwise)
 
-    def _flags(self) -> dict[str, bool]:
-        return {"COMPILED": True}
+    def _stepper_of(self, flags: Any, bundle: Any, whole_runs: bool) -> Any:
+        return super()._stepper_of({"COMPILED": True}, bundle, whole_runs)
 
 
 class Hoards(Hedge):

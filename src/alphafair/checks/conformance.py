@@ -183,6 +183,9 @@ def one_compiled_signature(subject: Subject) -> str | None:
         policy.choose(1, available=np.array([True, True, True, False]))
         rewards: Any = [1, 0, 1, 0] if policy.feedback is Feedback.FULL else 1
         policy.update(Decision(np.int32(1), np.int64(0), np.float32(0.25), np.full(4, 0.25)), rewards)  # type: ignore[arg-type]
+        for notify in (policy.expect, policy.forgo):
+            notify(Decision(np.int32(1), np.int64(0), np.float32(0.25), np.full(4, 0.25)))  # type: ignore[arg-type]
+            notify(policy.choose(1))
         frozen = np.array([0.1, 0.2, 0.3, 0.4])
         frozen.setflags(write=False)
         policy.update(decision, frozen[::1] if policy.feedback is Feedback.FULL else np.float32(0.5))
