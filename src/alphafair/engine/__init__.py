@@ -30,7 +30,7 @@ _NAMES = {
         "Reward",
         "Status",
     ),
-    "sqlite_store": ("SqliteStore",),
+    "store.sqlite": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [*_NAMES["engine"], *_NAMES["copies"], *_NAMES["requests"]]
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from alphafair.engine.requests import Receipt as Receipt
     from alphafair.engine.requests import Reward as Reward
     from alphafair.engine.requests import Status as Status
-    from alphafair.engine.sqlite_store import SqliteStore as SqliteStore
+    from alphafair.engine.store.sqlite import SqliteStore as SqliteStore
 
 
 def __getattr__(name: str) -> Any:
