@@ -22,7 +22,7 @@ import pytest
 
 from alphafair.engine import Engine, addresses
 from alphafair.engine.ledger import EVENT_TABLES
-from alphafair.engine.live import LiveState
+from alphafair.engine.live import Condition, Kind, LiveState
 from alphafair.engine.postgres_store import PostgresStore
 from alphafair.engine.sqlite_store import SqliteStore
 from tests.postgres import Server
@@ -42,6 +42,11 @@ def live_state(engine: Engine, name: str | None = None) -> LiveState:
         return engine._of(name).live
     (only,) = engine._engines()
     return only.live
+
+
+def make_stale(engine: Engine, name: str | None = None) -> None:
+    """Let memory be loaded again before it is used, as after a batch that could not be applied."""
+    live_state(engine, name).condition = Condition(Kind.STALE, "A test has asked for it.")
 
 
 def ledger_of(engine: Engine, name: str) -> Any:

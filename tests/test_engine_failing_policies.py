@@ -21,7 +21,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, open_store
+from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, make_stale, open_store
 
 pytestmark = both_stores
 
@@ -404,7 +404,7 @@ def test_overdue_decisions_without_a_policy_are_settled(path: Path) -> None:
 def test_reopening_the_file_ends_a_temporary_failure(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     FAULT.mend()
-    live_state(engine, "home").is_stale = True  # as after a write that failed: everything is folded anew
+    make_stale(engine, "home")  # everything is folded anew
     assert engine.experiment("home").unhealthy is None
     engine.verify()
 

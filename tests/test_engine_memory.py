@@ -18,15 +18,15 @@ import pytest
 from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain, experiment, live
+from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.ledger import SnapshotPiece
 from alphafair.engine.replay import Replay
-from alphafair.engine.steps import Batch
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running, wait_for, wait_until_ready
-from tests.stores import both_stores, ledger_of, live_state
+from tests.stores import both_stores, ledger_of, live_state, make_stale
 
 pytestmark = both_stores
 
@@ -321,7 +321,7 @@ RELOADS = """
 import resource, sys
 from alphafair import Engine
 from alphafair.engine import Decide
-from tests.stores import live_state
+from tests.stores import live_state, make_stale
 engine = Engine.open(sys.argv[1], seed=1)
 arms = [f"{k}" for k in range(1000)]
 engine.create("home", arms=arms)
@@ -335,7 +335,7 @@ with open("/proc/self/statm") as file:
     now = int(file.read().split()[0]) * resource.getpagesize()
 limit = now + int(3.6 * size)  # with the state that is there, this is enough to load it once more: it takes four
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-live_state(engine).is_stale = True
+make_stale(engine)
 print(engine.experiment("home").contexts, engine.decide("home", "7").context)
 """
 
@@ -387,7 +387,7 @@ def test_the_service_reports_the_failure_and_recovers(tmp_path: Path) -> None:
 
 def test_a_mismatch_is_raised_unchanged(engine: Engine) -> None:
     with mock.patch.object(Replay, "run", side_effect=Mismatch("changed by another hand")):
-        live_state(engine).is_stale = True
+        make_stale(engine)
         with pytest.raises(Mismatch, match="another hand"):
             engine.decide("home", "v")
         assert "another hand" in str(engine.health(probe=False)["reason"])

@@ -13,8 +13,8 @@ import pytest
 from alphafair import AlphaFair, AlphaFairAdaptive, Engine, FairCB, Groups
 from alphafair.algorithms import BasePolicy
 from alphafair.engine import Decide, GroupStatus, Mismatch, Outcome, Receipt, RequestError, Reward
+from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import RequestHandler
-from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument
 from tests.stores import both_stores, execute, live_state
 
@@ -182,7 +182,8 @@ def add_contexts_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
         experiment = handler._live.experiments[request.experiment]
         if request.context not in experiment.contexts:
             number = experiment.n_contexts
-            experiment.add_context(request.context, number, experiment.policy_for(number))
+            policy = experiment.policy_for(experiment.policy, number)
+            experiment.add_contexts({request.context: number}, policy)
         return decide(handler, request, batch)
 
     monkeypatch.setattr(RequestHandler, "decide", faulty)

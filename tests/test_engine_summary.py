@@ -15,7 +15,16 @@ from alphafair.engine.experiment import Experiment
 from alphafair.engine.replay import Replay
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
 from tests.older import take_back
-from tests.stores import both_stores, connected, copy_as_crashed, ledgers_of, live_state, open_store, sqlite_only
+from tests.stores import (
+    both_stores,
+    connected,
+    copy_as_crashed,
+    ledgers_of,
+    live_state,
+    make_stale,
+    open_store,
+    sqlite_only,
+)
 
 pytestmark = both_stores
 
@@ -218,7 +227,7 @@ def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch
     with Engine(open_store(crashed), seed=5, clock=clock) as engine:
         engine.decide("bandit", "visitor 1")
         kept = live_state(engine, "bandit").experiments["bandit"].summary.copy()
-        live_state(engine, "bandit").is_stale = True  # so that no snapshot is saved
+        make_stale(engine, "bandit")  # so that no snapshot is saved
     assert_same(kept, experiments_of(crashed, "snapshots")["bandit"].summary)
     with Engine(open_store(crashed), seed=5, clock=clock) as engine:
         engine.verify()

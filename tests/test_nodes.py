@@ -33,6 +33,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.service.client import ServiceError
 from tests.postgres import Server
 from tests.serving import error, running
+from tests.stores import make_stale
 
 ARMS = ["ada", "ben", "cyd"]
 Nodes = tuple[Engine, Engine]
@@ -327,7 +328,7 @@ def test_an_append_without_the_condition_is_found_out(nodes: Nodes) -> None:
     for engine in nodes:
         with pytest.raises(Mismatch):
             engine.verify()
-        engine._of("home").live.is_stale = True  # so that closing saves no snapshot
+        make_stale(engine, "home")  # so that closing saves no snapshot
 
 
 # what breaks
@@ -663,7 +664,7 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
         beside.maintain()  # it takes the state that the other one has recorded
         assert beside.experiment("home").unhealthy is None
         assert beside.decide("home", "v").arm in ARMS
-        assert beside._of("home").live.other_code is None
+        assert beside._of("home").live.condition.reason is None
         beside.close()
         assert [each.kind for each in second.history("home")] == ["create", "upgrade"]
         with having(old)[0], having(old)[1]:

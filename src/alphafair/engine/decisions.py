@@ -8,19 +8,19 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from alphafair.engine.experiment import Experiment, checked_label, is_label
 from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.requests import Activate, Decide, Outcome, Receipt, Request, Reward
-from alphafair.engine.steps import Batch
 from alphafair.engine.verify import checksum
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
 
 if TYPE_CHECKING:
+    from alphafair.engine.batch import Batch
     from alphafair.engine.live import LiveState
 
 RECENT = 10_000  # decisions kept in memory (up to twice as many), so that their rewards need no query
@@ -31,9 +31,21 @@ APPLIED = Outcome("applied")
 _new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
+class DecisionState(NamedTuple):
+    """What may still happen to a decision."""
+
+    active: bool
+    waits_since: int
+    settled: tuple[float | None, str, bytes | None] | None  # reward, source, rewards of all arms
+    has_late_reward: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class DecisionRecord:
-    """What the engine knows of a decision that is on the disk, or will be with the next commit."""
+    """What the engine knows of a decision that is on the disk, or will be with the next commit.
+
+    `state` is that on the disk: what a batch changes is known to the batch until it is applied.
+    """
 
     seq: int
     experiment: Experiment
@@ -41,11 +53,8 @@ class DecisionRecord:
     label: str | None
     arm: int
     propensity: float
-    active: bool
-    waits_since: int
     probabilities: bytes | None
-    settled: tuple[float | None, str, bytes | None] | None  # reward, source, rewards of all arms
-    has_late_reward: bool = False
+    state: DecisionState
     other: DecisionRecord | None = None  # a decision of another experiment that has the same id
 
     def of(self, experiment: Experiment) -> DecisionRecord | None:
@@ -105,11 +114,13 @@ class DecisionCache:
                 found.label,
                 found.arm,
                 found.propensity,
-                bool(found.is_active),
-                found.waits_since,
                 found.probabilities,
-                (found.reward, found.source, found.rewards) if found.is_settled else None,
-                bool(found.has_late_reward),
+                DecisionState(
+                    bool(found.is_active),
+                    found.waits_since,
+                    (found.reward, found.source, found.rewards) if found.is_settled else None,
+                    bool(found.has_late_reward),
+                ),
                 recent.get(found.id),
             )
             recent[found.id] = record
@@ -183,7 +194,7 @@ class RequestHandler:
         if id is not None:
             if type(id) is not str or id not in live.decisions.absent:  # otherwise it has been checked
                 id = checked_label("id", id)
-            others = live.decisions.find(id)
+            others = batch.find(id)
             record = None if others is None else others.of(experiment)
             if record is not None:
                 if record.label != label:
@@ -193,12 +204,16 @@ class RequestHandler:
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
-        number, policy, is_new = experiment.contexts.get(label, -1), experiment.policy, False
+        part = batch.part(experiment)
+        number, is_new = experiment.contexts.get(label, -1), False
+        policy = experiment.policy if part.policy is None else part.policy
+        if number < 0:
+            number = part.contexts.get(label, -1)
         if number < 0:
             checked_label("context", label)
-            number, is_new = experiment.n_contexts, True
+            number, is_new = experiment.n_contexts + len(part.contexts), True
             live.check_contexts(experiment, number + 1)
-            policy = experiment.policy_for(number)
+            policy = experiment.policy_for(policy, number)
         arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
         distribution = None if probabilities is None else probabilities.astype("<f8").tobytes()
         among = None if mask is None else packed(mask)
@@ -207,22 +222,19 @@ class RequestHandler:
         key, tie = experiment.key, checksum(experiment.key, number, label, id)
         # nothing is refused from here on
         if is_new:
-            batch.add_context(experiment, number, label, policy)
+            batch.add_context(part, number, label, policy)
         batch.last = seq = batch.last + 1
         at, version = batch.at, experiment.version
-        record = DecisionRecord(seq, experiment, number, label, arm, propensity, not deferred, at, distribution, None)
-        record.other = others
+        state = _new(DecisionState, (not deferred, at, None, False))
+        record = DecisionRecord(seq, experiment, number, label, arm, propensity, distribution, state, others)
         later = 1 if deferred else 0
         row = (seq, id, key, number, arm, propensity, batch.start, version, later, among, distribution, at, tie)
-        batch.decide(row, record)
-        live.decisions.recent[id] = record
-        if experiment.wait is not None:
-            live.deadlines.begin(experiment.wait, at)
+        batch.decide(part, row, record)
         return _new(Receipt, (id, experiment.arms[arm], propensity, label))
 
     def reward(self, request: Reward, batch: Batch) -> Outcome:
         id, value, name = request
-        record = self._find(id, name)
+        record = self._find(id, name, batch)
         if record is None:
             return Outcome("unknown")
         experiment = record.experiment
@@ -231,38 +243,35 @@ class RequestHandler:
             rewards: bytes | None = None
         else:
             reward, rewards = experiment.checked_reward(value, len(record.probabilities or b"") // 8)
-        if record.settled is None and experiment.wait is not None and record.waits_since + experiment.wait <= batch.at:
-            _settle_overdue(record, batch)
-        if record.settled is not None:
-            first, source, first_rewards = record.settled
+        state = _up_to_date(record, batch)
+        if state.settled is not None:
+            first, source, first_rewards = state.settled
             if source == "client":
                 return Outcome("repeated" if (reward, rewards) == (first, first_rewards) else "conflict")
             batch.late_reward(record, reward, rewards)
             return _closed(source)
-        if not record.active:
+        if not state.active:
             repair = "Activate the decision first: a deferred decision counts from then on."
             raise RequestError("not_activated", "id", "an activated decision", id, repair)
         batch.settle(record, reward, "client", rewards)
-        batch.delays.append((batch.at - record.waits_since) / 1e6)
+        batch.delays.append((batch.at - state.waits_since) / 1e6)
         return APPLIED
 
     def activate(self, request: Activate, batch: Batch) -> Outcome:
-        record = self._find(request.id, request.experiment)
+        record = self._find(request.id, request.experiment, batch)
         if record is None:
             return Outcome("unknown")
-        if record.active:
+        if batch.state(record).active:
             return Outcome("repeated")
-        wait = record.experiment.wait
-        if record.settled is None and wait is not None and record.waits_since + wait <= batch.at:
-            _settle_overdue(record, batch)
-        if record.settled is not None:
-            return _closed(record.settled[1])
+        state = _up_to_date(record, batch)
+        if state.settled is not None:
+            return _closed(state.settled[1])
         batch.activate(record)
         return Outcome("activated")
 
-    def _find(self, id: Any, name: Any) -> DecisionRecord | None:
+    def _find(self, id: Any, name: Any, batch: Batch) -> DecisionRecord | None:
         """Return the decision with an id, of the experiment that is named, or of the only one that has it."""
-        record = self._live.decisions.find(id)
+        record = batch.find(id)
         if record is None:
             return None
         if name is None:
@@ -275,22 +284,34 @@ class RequestHandler:
     def settle_overdue(self, batch: Batch) -> int:
         """Settle some overdue decisions; return how many. The rest are answered as expired until later batches."""
         n_settled, live = 0, self._live
-        for found in live.deadlines.overdue(live.position, batch.at, PAGE):
-            experiment, active = live.by_key[found.experiment], bool(found.is_active)
-            cached = live.decisions.cached(found.id)
-            record = None if cached is None else cached.of(experiment)
-            if record is None:
-                arguments = (found.seq, experiment, found.context, None, found.arm, found.propensity, active)
-                record = DecisionRecord(*arguments, found.waits_since, found.probabilities, None)
-            _settle_overdue(record, batch)
-            n_settled += 1
+        for overdue, search in live.deadlines.overdue(live.position, batch.at, PAGE):
+            batch.search(search)
+            for found in overdue:
+                experiment = live.by_key[found.experiment]
+                cached = live.decisions.cached(found.id)
+                record = None if cached is None else cached.of(experiment)
+                if record is None:
+                    arguments = (found.seq, experiment, found.context, None, found.arm, found.propensity)
+                    state = DecisionState(bool(found.is_active), found.waits_since, None)
+                    record = DecisionRecord(*arguments, found.probabilities, state)
+                _settle_overdue(record, batch)
+                n_settled += 1
         return n_settled
+
+
+def _up_to_date(record: DecisionRecord, batch: Batch) -> DecisionState:
+    """Return the state of a decision, which is settled first if it is overdue."""
+    state, wait = batch.state(record), record.experiment.wait
+    if state.settled is None and wait is not None and state.waits_since + wait <= batch.at:
+        _settle_overdue(record, batch)
+        return batch.state(record)
+    return state
 
 
 def _settle_overdue(record: DecisionRecord, batch: Batch) -> None:
     """Apply the default reward; close the decision where there is none, or where it was never activated."""
     default = record.experiment.default_reward
-    if not record.active:
+    if not batch.state(record).active:
         batch.settle(record, None, "lapsed")
     elif default is None:
         batch.settle(record, None, "expired")

@@ -18,6 +18,7 @@ import numpy as np
 from alphafair import validate
 from alphafair.engine import reports
 from alphafair.engine.addresses import open_store
+from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, steady_ns
 from alphafair.engine.dates import date_of
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
@@ -36,12 +37,11 @@ from alphafair.engine.experiment import (
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
 from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
-from alphafair.engine.live import LiveState, prove_loading, unknown_experiment
+from alphafair.engine.live import Kind, LiveState, prove_loading, unknown_experiment
 from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
-from alphafair.engine.steps import Batch
 from alphafair.engine.verify import check_rows, check_states
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
@@ -206,7 +206,9 @@ class Engine:
 
     def _opened(self, ledger: Ledger) -> LedgerEngine:
         opened = LedgerEngine(ledger, **self._arguments, n_experiments=lambda: len(self._ledgers))
-        opened.live.delays, opened.live.problem = self._delays, self._missing
+        opened.live.delays = self._delays
+        if self._missing is not None:
+            opened.live.block(self._missing)
         return opened
 
     def _of(self, name: Any) -> LedgerEngine:
@@ -461,12 +463,11 @@ class Engine:
             experiment = Experiment(created)
             experiment.policy = experiment.first_policy()
             live.check_contexts(experiment, len(named))
-            batch.change(experiment, created)
+            experiment.contexts = {label: number for number, label in enumerate(named)}
+            batch.change(experiment, created, lambda: live.add(experiment))
             for number, label in enumerate(named):
                 batch.add(Context(experiment.key, number, label))
             live.commit(batch)
-            experiment.contexts = {label: number for number, label in enumerate(named)}
-            live.add(experiment)
 
         ledger.write(work)
         if self._only is None:
@@ -594,10 +595,9 @@ class Engine:
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
                 change_policy(policy, change)
-        batch.change(experiment, change)
+        batch.change(experiment, change, lambda: experiment.apply(change, policy))
+        batch.also(live.find_periodic)
         live.commit(batch, statements)
-        experiment.apply(change, policy)
-        live.find_periodic()
 
     def rollback(self, name: str, position: int) -> None:
         """Forget what was learned after a position, as a new event; arms, masks, alpha and period stay as they are.
@@ -619,15 +619,18 @@ class Engine:
             counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
             body = json.dumps({"position": target, **counts})
             change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
-            batch.change(experiment, change)
+
+            def effect() -> None:
+                experiment.note(change)
+                experiment.policy = policy
+
+            batch.change(experiment, change, effect)
             for id in still_open:
-                record = live.decisions.find(id)
+                record = batch.find(id)
                 mine = None if record is None else record.of(experiment)
                 if mine is not None:
                     batch.settle(mine, None, "rollback")
             live.commit(batch)
-            experiment.note(change)
-            experiment.policy = policy
 
         self._writing(name, work)
 
@@ -643,9 +646,13 @@ class Engine:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
             statements = live.store.erasure(experiment.key, number, self._arguments["ids"].next)
+
+            def forget() -> None:
+                del experiment.contexts[context]
+                live.decisions.clear()
+
+            batch.also(forget)
             self._commit_change(live, experiment, batch, "erase", {"context": number}, statements)
-            del experiment.contexts[context]
-            live.decisions.clear()
             self._erasures.clean()
 
         self._writing(name, work)
@@ -845,18 +852,15 @@ class Engine:
                 self._find_store()
             reason = self._missing
             for each in engines:
-                if probe and reason is None and (each.live.problem is not None or each.live.must_probe):
+                if probe and reason is None and each.live.condition.must_try:
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
         if reason is None and not self._store.read_only:
             reason = self._clock.problem
         for each in engines:
-            live = each.live
             if reason is None:
-                reason = live.problem or live.other_code
-            if reason is None and live.must_probe and not self._store.read_only:
-                reason = "Nothing has been written yet."
+                reason = each.live.condition.reason
         experiments = [found for each in engines for found in list(each.live.by_key.values())]
         return {
             "ready": reason is None,
@@ -871,13 +875,14 @@ class Engine:
     def _find_store(self) -> None:
         """Find out whether the file is still there, or the database answers; if not, requests are refused."""
         engines = self._engines()
-        if self._only is not None and self._only.live.problem is not None:
+        if self._only is not None and self._only.live.condition.kind in (Kind.BLOCKED, Kind.STALE):
             return  # a probe finds out
         try:
             self._store.check()
         except Unavailable as problem:
             for each in engines:
-                each.live.problem = each.live.problem or str(problem)
+                if each.live.condition.kind is not Kind.BLOCKED:
+                    each.live.block(str(problem))
             if self.is_shared:  # there may be no experiment yet
                 self._missing = str(problem)
         else:

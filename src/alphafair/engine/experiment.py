@@ -179,9 +179,8 @@ class Experiment:
         self._policy = None
         self.failed(doing, problem)
 
-    def policy_for(self, context: int) -> BasePolicy:
-        """Return the policy with memory for a new context; a copy where more contexts change what others play."""
-        policy = self.policy
+    def policy_for(self, policy: BasePolicy, context: int) -> BasePolicy:
+        """Return a policy with memory for a new context; a copy where more contexts change what others play."""
         try:
             if context >= policy.n_contexts:
                 policy = policy if policy.traits.contexts_apart else copy.deepcopy(policy)
@@ -282,15 +281,10 @@ class Experiment:
 
     # changes
 
-    def add_context(self, label: str, number: int, policy: BasePolicy) -> None:
-        """Add a context, and continue with the policy that has memory for it."""
-        self.contexts[label] = number
-        self.n_contexts, self._policy = number + 1, policy
-
-    def remove_context(self, label: str, number: int, policy: BasePolicy) -> None:
-        """Remove the context that was added last, and continue with the policy before it."""
-        del self.contexts[label]
-        self.n_contexts, self._policy = number, policy
+    def add_contexts(self, numbers: Mapping[str, int], policy: BasePolicy) -> None:
+        """Add contexts, and continue with the policy that has memory for them."""
+        self.contexts.update(numbers)
+        self.n_contexts, self._policy = self.n_contexts + len(numbers), policy
 
     def apply(self, change: Change, policy: BasePolicy | None = None) -> None:
         """Make a change; `policy` has been changed already, if it is passed."""

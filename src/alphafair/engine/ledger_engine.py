@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.experiment import LOG
 from alphafair.engine.ledger import Behind, Ledger
-from alphafair.engine.live import LiveState
+from alphafair.engine.live import Kind, LiveState
 from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
-from alphafair.engine.steps import Batch
-from alphafair.errors import InvalidArgument, RequestError, Unavailable
+from alphafair.errors import RequestError, Unavailable, Uncertain
 
 MOST_REQUESTS = 5_000  # in one transaction
 ATTEMPTS: Final = 3  # to append while others wait
@@ -56,7 +56,7 @@ class LedgerEngine:
                 if not self.ledger.read_only:
                     while self.waiting:
                         self._serve()
-                    if not self.live.is_stale and self.live.problem is None and self.live.other_code is None:
+                    if self.live.condition.kind in (Kind.NEW, Kind.CURRENT):
                         with contextlib.suppress(Unavailable):  # the log is enough to open it again
                             self.live.take_snapshots(least=1)
             finally:
@@ -80,23 +80,25 @@ class LedgerEngine:
         with self.reading():
             while self.waiting:
                 self._serve()
-            begun, n_before = False, self.live.n_commits
+            batch: Batch | None = None
 
             def attempt() -> Result:
-                nonlocal begun, n_before
+                nonlocal batch
+                batch = None
                 self.live.recover()
-                begun = True
                 batch = self.live.begin_periods()
-                n_before = self.live.n_commits
                 return work(batch)
 
             try:
                 return self._in_turn(attempt)
             except BaseException as problem:
-                self.live.is_ahead = self.live.is_ahead or self.live.n_commits > n_before
-                if self.ledger.shared and not isinstance(problem, InvalidArgument):
-                    self.live.abandon()
-                answer = self.live.fail(problem, begun)
+                if batch is not None and batch.is_written and isinstance(problem, Exception):
+                    answer: BaseException = (
+                        problem if isinstance(problem, Uncertain) else self.live.after_commit(problem)
+                    )
+                else:
+                    answer = self.live.fail(problem)
+                batch = None
                 if answer is problem:
                     raise
             raise answer
@@ -106,7 +108,7 @@ class LedgerEngine:
         try:
             return attempt()
         except Behind:
-            self.live.abandon()
+            pass
         for _ in range(ATTEMPTS):
             self.live.fold()
             try:
@@ -114,7 +116,7 @@ class LedgerEngine:
                     self.live.refresh()
                     return attempt()
             except Behind:
-                self.live.abandon()
+                continue
         raise Unavailable(f"{self.ledger.path}: other processes append to the same experiment all the time.")
 
     def _check_open(self) -> None:
@@ -142,7 +144,7 @@ class LedgerEngine:
         try:
             answers = self._answer(tickets)
         except BaseException as problem:
-            answer = self.live.fail(problem, begun=False)
+            answer = self.live.fail(problem)
             for ticket in tickets:
                 ticket.problem = answer
                 ticket.woken.set()
@@ -152,9 +154,13 @@ class LedgerEngine:
         for ticket, own in zip(tickets, answers, strict=True):
             ticket.answers = own
             ticket.woken.set()
+        self._save()
+
+    def _save(self) -> None:
+        """Do a step towards a snapshot: the answers are on the disk, with or without it."""
         try:
             self.live.take_snapshots()
-        except (Unavailable, MemoryError):  # the answers are on the disk, with or without a snapshot
+        except (Unavailable, MemoryError):
             pass
         except Exception as problem:
             LOG.error("Snapshots of %s cannot be made", self.ledger.path, exc_info=problem)
@@ -165,24 +171,16 @@ class LedgerEngine:
         return self._in_turn(lambda: self._attempt(tickets))
 
     def _attempt(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
-        live, batch = self.live, None
+        live = self.live
         live.recover()
-        try:
-            ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
-            live.decisions.begin_batch([id for id in ids if id is not None])
-            batch = live.begin_periods()
-            self.handler.settle_overdue(batch)
-            answers = [self.handler.answer(ticket.requests, batch) for ticket in tickets]
-            if self.ledger.shared:
-                self._check_refusals(answers)
-            if batch.last > batch.start:
-                live.commit(batch)
-        except BaseException as problem:
-            if self.ledger.shared and isinstance(problem, Unavailable):
-                live.abandon(batch)
-            else:
-                live.is_stale = True
-            raise
+        ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
+        live.decisions.begin_batch([id for id in ids if id is not None])
+        batch = live.begin_periods()
+        self.handler.settle_overdue(batch)
+        answers = [self.handler.answer(ticket.requests, batch) for ticket in tickets]
+        if self.ledger.shared:
+            self._check_refusals(answers)
+        live.commit(batch)
         return answers
 
     def _check_refusals(self, answers: Sequence[Sequence[Answer]]) -> None:
@@ -200,14 +198,13 @@ class LedgerEngine:
         def work(batch: Batch) -> bool:
             clean()
             self._expire_page(batch)
-            with contextlib.suppress(Unavailable):
-                live.take_snapshots()
+            self._save()
             return live.deadlines.is_behind(live.now()) or live.snapshots.is_busy
 
-        if live.other_code is not None:
+        if live.condition.kind is Kind.FOREIGN:
             with self.reading():
                 live.record_upgrade()
-            if live.other_code is not None:
+            if live.condition.kind is Kind.FOREIGN:
                 return False
         return self.write(work)
 
@@ -221,8 +218,7 @@ class LedgerEngine:
 
     def _expire_page(self, batch: Batch) -> int:
         n_settled = self.handler.settle_overdue(batch)
-        if n_settled:
-            self.live.commit(batch)
+        self.live.commit(batch)
         return n_settled
 
     def try_to_recover(self) -> None:
@@ -231,7 +227,7 @@ class LedgerEngine:
             try:
                 self.live.recover(probe=True)
             except Exception as problem:
-                self.live.fail(problem, begun=False)
+                self.live.fail(problem)
             finally:
                 self.lock.release()
 

@@ -1,7 +1,8 @@
 """The state in memory: experiments that are always what the event log in the file leads to.
 
-Events are written first and applied to memory afterwards, so memory is never ahead of the disk. After a failure memory
-is dropped and loaded again: a crash at any line loses nothing that was acknowledged, and repeats nothing.
+Events are written first and applied to memory afterwards, so memory is never ahead of the disk. What was written after
+all although a commit failed, and what other processes write, is folded in; only where that fails is memory loaded
+again. A crash at any line loses nothing that was acknowledged, and repeats nothing.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
 from typing import Any
 
 from alphafair import __version__, validate
+from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment
 from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_bytes
 from alphafair.engine.maintenance import Deadlines, SnapshotWriter
 from alphafair.engine.replay import Replay
-from alphafair.engine.steps import Batch
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain, encodable
 from alphafair.memory_limit import memory_limit
 
@@ -31,6 +35,36 @@ OTHER_CODE = (
     "another process writes with another version of the kernels. Nothing is written beside it, because the log could "
     "not be verified: stop all processes of the other version, and this one continues within a second."
 )
+
+
+class Kind(Enum):
+    """What the next request of a writer has to do first."""
+
+    NEW = "new"  # nothing
+    CURRENT = "current"  # nothing
+    BLOCKED = "blocked"  # prove that a commit can succeed, and look for what was written
+    STALE = "stale"  # load everything
+    FOREIGN = "foreign"  # it is refused: other processes write with other kernels, or the clock is not trusted
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Whether requests can be served, and if not, why."""
+
+    kind: Kind
+    reason: str | None = None
+    n_bytes: int = 0  # to be written before a commit counts as possible
+    not_before: float = 0.0  # by the monotonic clock: when to try to load
+
+    @property
+    def must_try(self) -> bool:
+        """Whether only an attempt can tell if requests can be served."""
+        return self.kind in (Kind.NEW, Kind.BLOCKED, Kind.STALE)
+
+
+NEW = Condition(Kind.NEW, "Nothing has been written yet.", LEAST_PROBE)
+CURRENT = Condition(Kind.CURRENT)
 
 
 class LiveState:
@@ -46,15 +80,9 @@ class LiveState:
         self.store, self._clock = store, clock
         self._max_contexts, self._memory = max_contexts, int(memory_limit() * MEMORY_SHARE)
         self._n_experiments = n_experiments or (lambda: len(self.by_key))
-        self.is_stale = False  # memory must be loaded again before it is used
-        self.is_ahead = False  # whether the log has a batch that could not be applied
-        self.n_commits = 0  # of this process
-        self.problem: str | None = None  # why the last commit, request or load failed
-        self.must_probe = LEAST_PROBE  # bytes to be written before the file counts as available; 0 once they were
-        self._load_after = 0.0  # when to try to load again, by the monotonic clock
+        self.condition = CURRENT if store.read_only else NEW
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set to a list to collect the seconds from decisions to rewards
-        self.other_code: str | None = None  # why nothing may be written: other processes write with other kernels
         self.load()
         if not store.read_only:
             self.record_upgrade()
@@ -63,26 +91,38 @@ class LiveState:
 
     def load(self) -> None:
         """Load everything from the file, starting with the last snapshots. Memory is freed first: two may not fit."""
-        self.is_stale = True
+        before, began, reason = self.condition, time.monotonic(), ""
         self._set({})
-        began, reason = time.monotonic(), ""
         try:
             with self.store.at_one_moment():
                 position, latest, experiments = replayed(self.store)
         except (OSError, Mismatch, InvalidArgument) as problem:
-            self.problem = str(problem)
+            self._make_stale(str(problem))
             raise
         except Exception as problem:
             reason = reason_of(problem)
             LOG.error("Loading %s failed", self.store.path, exc_info=problem)
         if reason:  # raised outside of the handler, so that the error does not hold what was loaded
-            self.problem = f"{self.store.path} cannot be loaded: {reason}"
-            self._load_after = time.monotonic() + max(RETRY, time.monotonic() - began)
-            raise Unavailable(self.problem)
+            reason = f"{self.store.path} cannot be loaded: {reason}"
+            self._make_stale(reason, time.monotonic() + max(RETRY, time.monotonic() - began))
+            raise Unavailable(reason)
         self.position, self.latest = position, latest
         self._clock.see(latest)
         self._set(experiments)
-        self.is_stale = False
+        if before.kind is Kind.STALE:
+            self.condition = replace(before, kind=Kind.BLOCKED) if before.n_bytes else CURRENT
+            older = any(each.code != CODE and each.has_policy for each in experiments.values())
+            if older and self.store.shared and not self.store.read_only:
+                self.condition = Condition(Kind.FOREIGN, OTHER_CODE)
+
+    def _make_stale(self, reason: str, not_before: float = 0.0) -> None:
+        """Memory has to be loaded again before it is used."""
+        self.condition = Condition(Kind.STALE, reason, self.condition.n_bytes, not_before)
+
+    def block(self, reason: str, n_bytes: int = LEAST_PROBE) -> None:
+        """A commit, or a request, has failed: let the next one prove first that a commit can succeed."""
+        if self.condition.kind in (Kind.NEW, Kind.CURRENT, Kind.BLOCKED):
+            self.condition = Condition(Kind.BLOCKED, reason, max(n_bytes, self.condition.n_bytes))
 
     def _set(self, experiments: dict[int, Experiment]) -> None:
         self.by_key = experiments
@@ -110,76 +150,87 @@ class LiveState:
         """
         while differing := sorted({each.code for each in self.by_key.values() if each.code != CODE}):
             with self.store.alone_with(differing) as is_alone:
-                self.other_code = None if is_alone else OTHER_CODE
+                self.condition = NEW if is_alone else Condition(Kind.FOREIGN, OTHER_CODE)
                 if not is_alone:
                     return
                 try:
                     self._upgrade()
                     return
                 except WrongClock as problem:
-                    self.other_code = str(problem)
+                    self.condition = Condition(Kind.FOREIGN, str(problem))
                     return
                 except Behind:
                     self.fold()
-        self.other_code = None
+        if self.condition.kind is Kind.FOREIGN:
+            self.condition = NEW
 
     def _upgrade(self) -> None:
         if self.store.shared:
             self.store.probe(LEAST_PROBE)
-        batch, upgraded = self.batch(), list[tuple[Experiment, Change]]()
+        batch = self.batch()
         for experiment in self.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
                 summary = experiment.summary_at(batch.at)
                 counts = {"tally": experiment.tally.to_json(), "summary": len(summary)}
                 body = json.dumps({"code": CODE, "version": __version__, **counts})
                 change = Change(batch.next(), experiment.key, "upgrade", body, state + summary, batch.at)
-                batch.change(experiment, change)
-                upgraded.append((experiment, change))
-        if upgraded:
-            self.commit(batch)
-            for experiment, change in upgraded:
-                experiment.apply(change)
+                batch.change(experiment, change, partial(experiment.apply, change))
+        self.commit(batch)
 
     def refresh(self) -> None:
-        """Take in what other processes have written; after a failure, load again."""
+        """Take in what has been written without this memory: by others, or by a commit that seemed to fail."""
         self._load_again()
-        if (self.store.read_only or self.store.shared) and self.store.position != self.position:
-            self.fold() if self.store.shared else self.load()
+        is_behind = self.store.read_only or self.store.shared or self.condition.kind is Kind.BLOCKED
+        if is_behind and self.store.position != self.position:
+            self.fold()
 
     def _load_again(self) -> None:
-        if self.is_stale and time.monotonic() < self._load_after:
-            raise Unavailable(self.problem or f"{self.store.path} cannot be loaded.")
-        if self.is_stale:
+        if self.condition.kind is Kind.STALE:
+            if time.monotonic() < self.condition.not_before:
+                raise Unavailable(self.condition.reason or f"{self.store.path} cannot be loaded.")
             self.load()
 
     def fold(self) -> None:
-        """Apply the events that other processes have appended since, and nothing else."""
-        if self.is_stale:
+        """Apply the events that were written since, and nothing else; load everything where that fails."""
+        if self.condition.kind is Kind.STALE:
             self._load_again()
             return
-        before, n_contexts = self.latest, {key: each.n_contexts for key, each in self.by_key.items()}
-        self.is_stale = True  # unless it is completed
-        with self.store.at_one_moment():
-            position, latest = self.store.position, self.store.last_time()
-            if position >= self.position:
-                replay = Replay.of_tail(self.store, position, self.by_key, self.position)
-                replay.run()
-                for key, n_known in n_contexts.items():
-                    self._take_contexts(self.by_key[key], n_known, replay.changes)
-                self.find_periodic()
-        if position < self.position:
-            LOG.error("%s has lost the events after position %d", self.store.path, position)
+        before, known = self.condition, {key: each.n_contexts for key, each in self.by_key.items()}
+        latest, problem = self.latest, ""
+        try:
+            with self.store.at_one_moment():
+                position, last_time = self.store.position, self.store.last_time()
+                if position >= self.position:
+                    replay = Replay.of_tail(self.store, position, self.by_key, self.position)
+                    self._make_stale("What was written since could not be taken in.")  # unless it is completed
+                    replay.run()
+                    for key, experiment in self.by_key.items():
+                        self._take_contexts(experiment, known.get(key, 0), replay.changes)
+        except (OSError, Mismatch, InvalidArgument):
+            raise
+        except Exception as failed:
+            LOG.error("Taking in what was written to %s failed", self.store.path, exc_info=failed)
+            problem = reason_of(failed)
+            traceback.clear_frames(failed.__traceback__)
+        if problem or position < self.position:
+            if not problem:
+                LOG.error("%s has lost the events after position %d", self.store.path, position)
+            self._make_stale(problem)
             self.load()
             return
         self.decisions.clear()
-        for experiment in self.by_key.values():
-            experiment.unsaved += position - self.position
-            if experiment.wait is not None:
-                self.deadlines.begin(experiment.wait, before)
-            if experiment.code != CODE:
-                self.other_code = OTHER_CODE
-        self.position, self.latest, self.is_stale = position, max(latest, before), False
+        n_events, self.position, self.latest = position - self.position, position, max(last_time, latest)
         self._clock.see(self.latest)
+        is_foreign = False
+        for key, experiment in self.by_key.items():
+            experiment.unsaved += n_events
+            if key not in known:
+                self.add(experiment)
+            if experiment.wait is not None:
+                self.deadlines.begin(experiment.wait, latest)
+            is_foreign |= experiment.code != CODE and not self.store.read_only
+        self.find_periodic()
+        self.condition = Condition(Kind.FOREIGN, OTHER_CODE) if is_foreign else before
 
     def _take_contexts(self, experiment: Experiment, n_known: int, changes: Sequence[Change]) -> None:
         """Take the labels of new contexts, and drop those that were erased."""
@@ -205,105 +256,97 @@ class LiveState:
 
     def batch(self) -> Batch:
         """Return an empty batch of events after the last one; refused while the clock is not trusted."""
-        return Batch(self.position, max(self._clock.time_of_event(), self.latest))
+        return Batch(self, max(self._clock.time_of_event(), self.latest))
 
     def begin_periods(self) -> Batch:
         """Write the ends of periods that the calendar has reached; return an empty batch of the same moment."""
         while True:
-            batch, begun = self.batch(), list[tuple[Experiment, Change]]()
+            batch = self.batch()
             for experiment in self.periodic:
                 if experiment.next_boundary is not None and experiment.next_boundary <= batch.at:
                     body = json.dumps(experiment.period_change(batch.at))
                     change = Change(batch.next(), experiment.key, "new_period", body, None, batch.at)
-                    batch.change(experiment, change)
-                    begun.append((experiment, change))
-            if not begun:
+                    batch.change(experiment, change, partial(experiment.apply, change))
+            if batch.last == batch.start:
                 return batch
             self.commit(batch)
-            for experiment, change in begun:
-                experiment.apply(change)
 
     def commit(self, batch: Batch, statements: Sequence[Statement] = ()) -> None:
-        """Write a batch, then apply it: the one place where memory moves forward."""
-        if self.other_code is not None:
-            self.abandon(batch)
-            raise Unavailable(f"{self.store.path}: {self.other_code}")
-        began = time.perf_counter()
-        try:
-            self.store.append(self.position, batch.last, batch.rows, statements)
-        except Behind:
-            self.abandon(batch)
-            raise
-        except BaseException as problem:
-            if self.store.shared and isinstance(problem, Unavailable):  # what was written will be found in the log
-                self.abandon(batch)
-                self.problem, self.must_probe = str(problem), LEAST_PROBE
-                raise
-            self.is_stale, self.problem, self.must_probe = True, reason_of(problem), commit_bytes(batch.rows)
-            raise
-        self.last_commit_seconds, self.problem, self.must_probe = time.perf_counter() - began, None, 0
-        self.n_commits += 1
-        if self.store.shared:
-            self.deadlines.keep()
-        self.position, self.latest = batch.last, max(self.latest, batch.at)
-        self._clock.see(self.latest)
-        if self.delays is not None:
-            self.delays += batch.delays
+        """Write a batch, then let memory follow it. A commit that fails has changed nothing."""
+        if batch.last > batch.start:
+            self._write(batch, statements)
+        failed = None
         try:
             batch.apply()
-        except BaseException:
-            self.is_stale = self.is_ahead = True
+        except Exception as problem:
+            self._make_stale(reason_of(problem))
+            failed = self.after_commit(problem)
+        except BaseException as problem:
+            self._make_stale(reason_of(problem))
             raise
+        if failed is not None:  # raised outside of the handler, so that the error does not hold what is in memory
+            raise failed
 
-    def abandon(self, batch: Batch | None = None) -> None:
-        """Forget a batch that was not written; only other processes may have moved the log."""
-        if batch is not None:
-            batch.remove_contexts()
-        self.decisions.clear()
-        self.deadlines.restore()
+    def _write(self, batch: Batch, statements: Sequence[Statement]) -> None:
+        if self.condition.kind is Kind.FOREIGN:
+            raise Unavailable(f"{self.store.path}: {self.condition.reason}")
+        began = time.perf_counter()
+        try:
+            self.store.append(batch.start, batch.last, batch.rows, statements)
+        except (Behind, InvalidArgument):
+            raise
+        except BaseException as problem:
+            self.block(reason_of(problem), commit_bytes(batch.rows))
+            raise
+        batch.is_written = True
+        self.last_commit_seconds, self.condition = time.perf_counter() - began, CURRENT
+        self._clock.see(batch.at)
+        if self.delays is not None:
+            self.delays += batch.delays
+
+    def after_commit(self, problem: Exception) -> Uncertain:
+        """Return the error to answer with if something failed after the commit: whoever asked must look first."""
+        LOG.error("What was written to %s could not be completed", self.store.path, exc_info=problem)
+        traceback.clear_frames(problem.__traceback__)
+        reason = reason_of(problem)
+        return Uncertain(f"{self.store.path}: the events are written, but then it failed: {reason}")
 
     def recover(self, *, probe: bool = False) -> None:
-        """Prepare for writing: after a failure, prove that a commit as large can succeed, and only then load again.
+        """Prepare for writing: after a failure, prove that a commit as large can succeed, and only then look for it.
 
-        So while a disk stays full, a request costs one attempt to write, and not the time that loading takes.
+        So while a disk stays full, a request costs one attempt to write.
         """
         self._clock.time_of_event()
-        if self.problem is None and not probe:
+        if self.condition.kind is Kind.FOREIGN and not self.store.shared:  # it was the clock
+            self.record_upgrade()
+        if (
+            probe
+            or self.condition.kind is Kind.BLOCKED
+            or (self.condition.kind is Kind.STALE and self.condition.n_bytes)
+        ):
+            self.store.probe(max(self.condition.n_bytes, LEAST_PROBE))
+            self.refresh()
+            if self.condition.kind in (Kind.NEW, Kind.BLOCKED):
+                self.condition = CURRENT
+        else:
             self._load_again()
-            return
-        self.store.probe(max(self.must_probe, LEAST_PROBE))
-        self.refresh()
-        self.problem, self.must_probe = None, 0
 
-    def fail(self, problem: BaseException, begun: bool) -> BaseException:
+    def fail(self, problem: BaseException) -> BaseException:
         """Record why requests cannot be served, and return the error to answer with.
 
-        Memory is stale if a request was `begun`, which may have been written. If it was written, every error becomes
-        `Uncertain`: whoever asked must look before asking again. The error must not hold what is in memory, which is
-        freed before it is loaded again.
+        Nothing has been written. The error must not hold what is in memory, which is freed before it is loaded again.
         """
-        was_written, self.is_ahead = self.is_ahead, False
-        if isinstance(problem, Exception) and was_written:
-            self.is_stale, self.problem = True, reason_of(problem)
-            LOG.error("What was written to %s could not be completed", self.store.path, exc_info=problem)
-            traceback.clear_frames(problem.__traceback__)
-            return Uncertain(f"{self.store.path}: the events are written, but then it failed: {self.problem}")
-        if isinstance(problem, InvalidArgument | WrongClock):  # nothing was done
+        if isinstance(problem, InvalidArgument | WrongClock | Behind):  # nothing was done
             return problem
-        if not (self.store.shared and isinstance(problem, Unavailable)):  # those abandon what they have begun
-            self.is_stale = self.is_stale or begun
-        if isinstance(problem, Behind):
-            return problem
-        if isinstance(problem, OSError | Mismatch):
-            self.problem = str(problem)
-            return problem
-        self.problem = reason_of(problem)
         traceback.clear_frames(problem.__traceback__)
+        if isinstance(problem, OSError | Mismatch):
+            self.block(str(problem))
+            return problem
+        self._make_stale(reason_of(problem))
         if not isinstance(problem, MemoryError):
             return problem
         LOG.error("There is too little memory", exc_info=problem)
-        kind = Uncertain if begun else Unavailable
-        return kind(f"{self.store.path} cannot be served: {self.problem}")
+        return Unavailable(f"{self.store.path} cannot be served: {reason_of(problem)}")
 
     def take_snapshots(self, least: int | None = None) -> None:
         """Do one step towards the snapshots that are due, unless it is the requests' turn.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,19 @@ REWRITE_PAUSE: Final = 60.0  # seconds until the next attempt, if the file was b
 # overdue decisions
 
 
+class Search(NamedTuple):
+    """How far overdue decisions have been searched for: it holds once those that were found are settled."""
+
+    deadline: Deadline
+    searched_to: int  # position
+    next_due: int | None  # when to search again; None while no decision waits
+
+    def apply(self) -> None:
+        self.deadline.next_due, self.deadline.searched_to = self.next_due, self.searched_to
+        for experiment in self.deadline.experiments:
+            experiment.tally.settled_to = self.searched_to
+
+
 class Deadline:
     """The search for overdue decisions of all experiments that have the same waiting time."""
 
@@ -42,10 +55,11 @@ class Deadline:
         self.wait, self.experiments = wait, experiments
         self.searched_to = min(experiment.tally.settled_to for experiment in experiments)
         self.next_due: int | None = 0  # when to search again; None while no decision waits
-        self._kept = self.searched_to
 
-    def search(self, store: Ledger, position: int, now: int, most: int, until: float) -> list[OpenDecision]:
-        """Return the next overdue decisions, at most so many, found until some moment."""
+    def search(
+        self, store: Ledger, position: int, now: int, most: int, until: float
+    ) -> tuple[list[OpenDecision], Search]:
+        """Return the next overdue decisions, at most so many, found until some moment, and where the search ended."""
         start, end = self.searched_to, min(self.searched_to + STRETCH, position)
         since_decided, since_activated = store.waiting(start, end, [experiment.key for experiment in self.experiments])
         overdue: list[OpenDecision] = []
@@ -53,28 +67,11 @@ class Deadline:
             for row in heapq.merge(decided, activated):
                 found = OpenDecision(*row)
                 if found.waits_since + self.wait > now:
-                    self._continue(found.event - 1, found.waits_since + self.wait)
-                    return overdue
+                    return overdue, Search(self, found.event - 1, found.waits_since + self.wait)
                 overdue.append(found)
                 if len(overdue) == most or time.perf_counter() > until:
-                    self._continue(found.event, 0)
-                    return overdue
-        self._continue(end, 0 if end < position else None)
-        return overdue
-
-    def keep(self) -> None:
-        """What was found has been settled."""
-        self._kept = self.searched_to
-
-    def restore(self) -> None:
-        """What was found since `keep` has not been settled: search again."""
-        self._continue(self._kept, 0)
-
-    def _continue(self, position: int, next_due: int | None) -> None:
-        """Continue from this position at that time."""
-        self.searched_to, self.next_due = position, next_due
-        for experiment in self.experiments:
-            experiment.tally.settled_to = position
+                    return overdue, Search(self, found.event, 0)
+        return overdue, Search(self, end, 0 if end < position else None)
 
 
 class Deadlines:
@@ -84,7 +81,7 @@ class Deadlines:
     under one waiting time decisions become overdue in their order. A search starts where the last one ended and stops
     at the first decision that is not overdue: what it reads depends on how many have become overdue, not on how many
     wait. It also ends after some milliseconds, because beside a busy thread every row has to wait for Python's lock.
-    The caller must settle what was found.
+    A search changes nothing: it is applied once what it found is settled.
     """
 
     def __init__(self, store: Ledger, experiments: Iterable[Experiment]) -> None:
@@ -113,28 +110,20 @@ class Deadlines:
         if found.next_due is None:
             found.next_due = at + wait
 
-    def keep(self) -> None:
-        for each in self._deadlines.values():
-            each.keep()
-
-    def restore(self) -> None:
-        for each in self._deadlines.values():
-            each.restore()
-
     def is_behind(self, now: int) -> bool:
         """Whether there may be overdue decisions."""
         return any(each.next_due is not None and each.next_due <= now for each in self._deadlines.values())
 
-    def overdue(self, position: int, now: int, most: int) -> Iterator[OpenDecision]:
-        """Yield some overdue decisions in the log up to a position, those first that have been overdue longest."""
+    def overdue(self, position: int, now: int, most: int) -> Iterator[tuple[list[OpenDecision], Search]]:
+        """Yield overdue decisions in the log up to a position, those first that have been overdue longest."""
         until = time.perf_counter() + SEARCH_SECONDS
         due = [(each.next_due, wait) for wait, each in self._deadlines.items() if each.next_due is not None]
         for next_due, wait in sorted(due)[:SEARCHES]:
             if next_due > now or most <= 0 or time.perf_counter() > until:
                 return
-            found = self._deadlines[wait].search(self._store, position, now, most, until)
+            found, search = self._deadlines[wait].search(self._store, position, now, most, until)
             most -= len(found)
-            yield from found
+            yield found, search
 
 
 # snapshots

@@ -1,7 +1,7 @@
 """Steps: what the event log says was done, in the one form that is counted and learned from.
 
 A commit makes its steps from the events that it wrote, recovery and `verify` read theirs from the file; both count them
-with `Tally.count` and repeat them with `follow`. `Batch` collects the events of one commit and their steps.
+with `Tally.count` and repeat them with `follow`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.ledger import SOURCES, TABLES, Activated, Change, Context, Decided, Event, Late, Settled
+from alphafair.engine.ledger import SOURCES
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
 from alphafair.run import has_whole_runs
 from alphafair.values import Decision, Feedback, Indices, Vector
 from alphafair.values.available import unpacked
-
-if TYPE_CHECKING:
-    from alphafair.engine.decisions import DecisionRecord
-    from alphafair.engine.experiment import Experiment
 
 # kinds of steps: what settled a decision, by its place in SOURCES, and what else can happen to one
 CLIENT, DEFAULT, EXPIRED, LAPSED, ROLLBACK = range(len(SOURCES))
@@ -213,107 +209,3 @@ class Tally:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
-
-
-class PendingUpdates:
-    """What a batch holds for one experiment: its number of events, and rows of its steps."""
-
-    __slots__ = ("full", "n_events", "rows", "since")
-
-    def __init__(self) -> None:
-        self.n_events = 0
-        self.rows: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
-        self.full: dict[int, tuple[bytes, bytes]] = {}
-        self.since: list[int] = []  # of the rewards that clients sent: when their decisions began to wait
-
-
-class Batch:
-    """Events after position `start`, written in one transaction at time `at`, and the steps that follow from them."""
-
-    def __init__(self, start: int, at: int) -> None:
-        self.start = self.last = start
-        self.at = at
-        self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their type
-        self.delays: list[float] = []  # seconds from decisions to the rewards that clients sent
-        self._added: list[tuple[Experiment, str, int, BasePolicy]] = []  # contexts, and the policy before each
-        self._updates: dict[Experiment, PendingUpdates] = {}
-
-    def next(self) -> int:
-        """Return the position of the next event."""
-        self.last += 1
-        return self.last
-
-    def _of(self, experiment: Experiment) -> PendingUpdates:
-        updates = self._updates.get(experiment)
-        if updates is None:
-            updates = self._updates[experiment] = PendingUpdates()
-        updates.n_events += 1
-        return updates
-
-    def add(self, event: Event) -> None:
-        """Add a row that is not a step."""
-        self.rows[type(event)].append(event)
-
-    def change(self, experiment: Experiment, change: Change) -> None:
-        """Add a change; `Engine` applies it after the commit."""
-        self.rows[Change].append(change)
-        self._of(experiment)
-
-    def add_context(self, experiment: Experiment, number: int, label: str, policy: BasePolicy) -> None:
-        """Add a new context, and let the experiment continue with the policy that has memory for it."""
-        self._added.append((experiment, label, number, experiment.policy))
-        experiment.add_context(label, number, policy)
-        self.rows[Context].append(Context(experiment.key, number, label))
-
-    def remove_contexts(self) -> None:
-        """Take new contexts out of memory again: the batch was not written."""
-        while self._added:
-            experiment, label, number, policy = self._added.pop()
-            experiment.remove_context(label, number, policy)
-
-    def decide(self, row: tuple[Any, ...], record: DecisionRecord) -> None:
-        """Add a decision; `row` has the fields of `Decided`."""
-        self.rows[Decided].append(row)
-        kind = DECIDED if record.active else DEFERRED
-        step = (record.seq, kind, record.context, record.arm, record.propensity, 0.0)
-        self._of(record.experiment).rows.append(step)
-
-    def activate(self, record: DecisionRecord) -> None:
-        """Add the activation of a deferred decision."""
-        record.active, record.waits_since = True, self.at
-        seq = self.next()
-        self.rows[Activated].append((seq, record.seq, self.at))
-        step = (seq, ACTIVATED, record.context, record.arm, record.propensity, 0.0)
-        self._of(record.experiment).rows.append(step)
-
-    def settle(self, record: DecisionRecord, reward: float | None, source: str, rewards: bytes | None = None) -> None:
-        """Add the reward of a decision, or close it without one."""
-        record.settled = (reward, source, rewards)
-        self.last = seq = self.last + 1
-        self.rows[Settled].append((seq, record.seq, reward, source, rewards, self.at))
-        updates = self._of(record.experiment)
-        if rewards is not None:
-            updates.full[seq] = record.probabilities or b"", rewards
-            reward = float(np.frombuffer(rewards, dtype="<f8")[record.arm])
-        kind = SOURCE_KINDS[source]
-        if kind == CLIENT:
-            updates.since.append(record.waits_since)
-        updates.rows.append((seq, kind, record.context, record.arm, record.propensity, reward or 0.0))
-
-    def late_reward(self, record: DecisionRecord, reward: float | None, rewards: bytes | None) -> None:
-        """Record the first reward that arrived after its decision was closed; later ones add nothing."""
-        if not record.has_late_reward:
-            record.has_late_reward = True
-            self.rows[Late].append((self.next(), record.seq, reward, rewards, self.at))
-            self._of(record.experiment)
-
-    def apply(self) -> None:
-        """Count the steps of every experiment, and let its policy learn from them."""
-        for experiment, updates in self._updates.items():
-            experiment.unsaved += updates.n_events
-            if updates.rows:
-                steps = Steps.of(updates.rows, updates.full, self.at, updates.since)
-                experiment.tally.count(steps)
-                experiment.summary.advance(self.at, experiment.fairness)
-                experiment.summary.add(steps)
-                experiment.learn(steps, f"learning from events {self.start + 1} to {self.last}")
