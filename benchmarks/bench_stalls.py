@@ -23,7 +23,7 @@ import numpy as np
 
 from alphafair import AlphaFairAdaptive
 from alphafair.engine import Decide, Engine, Receipt, Reward
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.sqlite import SqliteStore
 from benchmarks.bench_service import load, running
 from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.table import Row, duration

@@ -31,9 +31,9 @@ from unittest import mock
 
 from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
 from alphafair.engine.addresses import is_url, with_schema
-from alphafair.engine.postgres_store import PostgresLedger
-from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import Path as Address
+from alphafair.engine.store.postgres import PostgresLedger
+from alphafair.engine.store.sqlite import SqliteStore
+from tests.stores import Path as Address, rows_of
 from tests.stores import QueriedStore, open_store
 
 N_THREADS = 4
@@ -49,7 +49,7 @@ PERIOD, SPEED = 60, 5_000  # seconds of a period of `timed`, and seconds that pa
 STARTED = time.time_ns()
 TINY = (2.0**-1074, 0.0, 2.0**-900, 2.0**-560)  # what decayed rewards become: at first an experiment has no others
 ARMS = ("ada", "ben", "cyd")
-TIMED_REWARDS = """select r.seq, r.at, d.arm, r.reward from reward r join decision d on d.seq = r.decision
+TIMED_REWARDS = """select r.seq, r.at, d.arm, r.reward from reward r join decision d on d.event = r.decision
     where d.experiment = ? order by r.seq"""
 Request = Decide | Reward | Activate
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
@@ -233,10 +233,10 @@ class Witness:
                 kept = found == [(answer[2], ARMS.index(answer[1]))]
             elif kind == "Activate":
                 kept = bool(
-                    rows("select 1 from activation r join decision d on d.seq = r.decision where d.id = ?", (id,))
+                    rows("select 1 from activation r join decision d on d.event = r.decision where d.id = ?", (id,))
                 )
             else:
-                found = rows("select reward from reward r join decision d on d.seq = r.decision where d.id = ?", (id,))
+                found = rows("select reward from reward r join decision d on d.event = r.decision where d.id = ?", (id,))
                 kept = found in ([(value_of(id),)], [(None,)])
             if not kept:
                 self.faults.append(f"{kind} {id} was acknowledged and lost")
@@ -257,7 +257,7 @@ class Witness:
             self.faults.append(f"a boundary was written twice: {begun}")
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
-        for position, at, arm, reward in engine._store.rows(
+        for position, at, arm, reward in rows_of(engine, 
             TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
         ):
             number = numbers[bisect.bisect(since, position)]

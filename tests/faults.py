@@ -349,7 +349,7 @@ def create(node: Node) -> None:
 def report(server: postgres.Server, schema: str, clients: list[Client], faults: Faults) -> dict[str, Any]:
     """Compare the books of all clients with the database."""
     decided = server.execute("select id, arm, propensity, seq from decision order by seq", schema)
-    both = "reward r join decision d on d.experiment = r.experiment and d.seq = r.decision"
+    both = "reward r join decision d on d.experiment = r.experiment and d.event = r.decision"
     rewarded = server.execute(f"select d.id, r.reward, r.seq from {both}", schema)
     there = {id: (ARMS[arm], propensity, seq) for id, arm, propensity, seq in decided}
     paid = {id: (reward, seq) for id, reward, seq in rewarded}
@@ -408,8 +408,8 @@ def append_unconditionally() -> None:
 
     A moment later the node starts again, so that it goes on from the log.
     """
-    from alphafair.engine.ledger import Behind
-    from alphafair.engine.postgres_store import PostgresLedger
+    from alphafair.engine.store.ledger import Behind
+    from alphafair.engine.store.postgres import PostgresLedger
 
     append = PostgresLedger.append
 
@@ -433,7 +433,7 @@ def moved_by(kind: Any, row: Any, positions: int) -> tuple[Any, ...]:
 
 def answer_early() -> None:
     """Answer first, and write a moment later."""
-    from alphafair.engine.postgres_store import PostgresLedger
+    from alphafair.engine.store.postgres import PostgresLedger
 
     append, waiting = PostgresLedger.append, queue.Queue[Any]()
 

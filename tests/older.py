@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from alphafair.engine.migrations import schema
+from alphafair.engine.store.migrate import schema
 
 KEYS = next(text for number, _, text in schema() if number == 2)
 LEDGER = next(text for number, _, text in schema() if number == 1)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from alphafair import Engine
 from alphafair.cli import app
 from alphafair.engine import Mismatch, copies, copy, restore
-from alphafair.engine.postgres_store import PostgresStore
+from alphafair.engine.store.postgres import PostgresStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from tests.postgres import Server

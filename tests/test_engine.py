@@ -16,9 +16,9 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, run
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
 from alphafair.engine.experiment import same_state
-from alphafair.engine.migrations import migrate, schema
+from alphafair.engine.store.migrate import migrate, schema
 from alphafair.errors import InvalidArgument
-from tests.stores import address_of, both_stores, connected, execute, is_postgres, live_state, open_store, sqlite_only
+from tests.stores import address_of, both_stores, connected, execute, is_postgres, live_state, open_store, rows_of, sqlite_only
 
 pytestmark = both_stores
 
@@ -135,7 +135,7 @@ def test_overdue_decisions_are_settled(engine: Engine, clock: Clock, default: fl
     assert (status.decisions, status.rewards, status.lapsed, status.pending) == (4, 1, 1, 0)
     assert (status.defaulted, status.expired) == ((0, 2) if default is None else (2, 0))
     assert sum(status.cumulative_rewards.values()) == pytest.approx(1.0 + 2 * (default or 0.0))
-    assert engine._store.rows("select decision, reward from late_reward order by seq") == [(2, 1.0), (5, 1.0)]
+    assert rows_of(engine, "select decision, reward from late_reward order by seq") == [(2, 1.0), (5, 1.0)]
     engine.verify()
     engine = reopened(engine, clock)
     assert engine.reward(first.id, 1.0).outcome == "expired"
@@ -150,7 +150,7 @@ def test_times_in_the_log_never_fall(engine: Engine, clock: Clock) -> None:
     engine.decide("home", "v")
     assert engine.health()["clock_behind_seconds"] == pytest.approx(3600)
     assert engine.expire() == 0
-    times = [at for (at,) in engine._store.rows("select at from decision order by seq")]
+    times = [at for (at,) in rows_of(engine, "select at from decision order by seq")]
     assert times == sorted(times)
 
 
@@ -683,7 +683,7 @@ def test_snapshots_shorten_recovery_and_old_ones_are_removed(
     engine.create("home", arms=["ada", "ben"])
     for k in range(300):
         engine.reward(engine.decide("home", f"v{k % 7}").id, 0.5)
-    taken = [seq for (seq,) in engine._store.rows("select seq from snapshot order by seq")]
+    taken = [seq for (seq,) in rows_of(engine, "select seq from snapshot order by seq")]
     assert len(taken) == 3
     assert taken[-1] > 300  # the larger a state, the more events between two of them
     engine.verify()

@@ -16,12 +16,12 @@ from alphafair import AlphaFair, AlphaFairBandit, Engine
 from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
-from alphafair.engine.ledger import Decided, Late, Settled
+from alphafair.engine.store.ledger import Decided, Late, Settled
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, make_stale, open_store
+from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, make_stale, open_store, rows_of
 
 pytestmark = both_stores
 
@@ -191,7 +191,7 @@ def test_a_draw_that_fails_is_refused_alone(engine: Engine, path: Path, gives: A
     engine.close()
     with Engine.open(path) as engine:
         assert engine.decide("home", "w3", "e") == answers[4]
-        labels = engine._store.rows("select number, label from context where experiment = 2 order by number")
+        labels = rows_of(engine, "select number, label from context where experiment = 2 order by number")
         assert [label for _, label in labels] == [f"v{k}" for k in range(6)] + ["w1", "w3", "w2"]
         assert [number for number, _ in labels] == list(range(9))
         engine.verify()
@@ -247,7 +247,7 @@ def test_an_impossible_arm_is_refused(engine: Engine) -> None:
 def test_numpy_numbers_are_accepted_from_a_policy(engine: Engine) -> None:
     FAULT.put("draw", (np.int64(1), np.float64(0.5)))
     assert engine.decide("home", "v0", "x").arm == "ben"
-    assert engine._store.rows("select arm, propensity from decision where id = 'x'") == [(1, 0.5)]
+    assert rows_of(engine, "select arm, propensity from decision where id = 'x'") == [(1, 0.5)]
 
 
 def test_a_failure_is_logged_once_with_its_traceback(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

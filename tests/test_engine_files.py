@@ -12,7 +12,7 @@ import pytest
 
 from alphafair import Engine, InvalidArgument
 from alphafair.engine import Mismatch, Outcome, Unavailable
-from alphafair.engine.migrations import schema
+from alphafair.engine.store.migrate import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
 from alphafair.service.server import log_store
@@ -262,7 +262,7 @@ def test_the_clock_lag_is_shown_to_keys_only(path: Path) -> None:
     made(path)
     with Engine.open(path) as engine:
         later = int((time.time() + 7200) * 1e6)
-        engine._store.rows("update decision set at = ?", (later,))
+        rows_of(engine, "update decision set at = ?", (later,))
     key = keys.create(path, "read", "you")
     with running(path) as shop:
         assert shop.http.get("/ready").json() == {"ready": True}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Unavailable, restore
-from alphafair.engine.migrations import check_schema, migrate, schema
+from alphafair.engine.store.migrate import check_schema, migrate, schema
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.server import bound
@@ -157,7 +157,7 @@ def test_every_older_version_has_its_own_schema(tmp_path: Path) -> None:
 
 def test_functions_in_a_schema_are_not_trusted(path: Path) -> None:
     with Engine.open(path) as engine:
-        ((trusted,),) = engine._store.rows("pragma trusted_schema")
+        ((trusted,),) = rows_of(engine, "pragma trusted_schema")
         assert trusted == 0
 
 

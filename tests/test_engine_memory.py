@@ -20,13 +20,13 @@ from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain, experiment, live
 from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import DecisionCache
-from alphafair.engine.ledger import SnapshotPiece
+from alphafair.engine.store.ledger import SnapshotPiece
 from alphafair.engine.replay import Replay
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running, wait_for, wait_until_ready
-from tests.stores import both_stores, ledger_of, live_state, make_stale
+from tests.stores import both_stores, ledger_of, live_state, make_stale, rows_of
 
 pytestmark = both_stores
 
@@ -313,7 +313,7 @@ def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
             assert isinstance(engine.decide("home", f"{k % 3}"), Receipt)
     assert failed
     assert engine.health()["ready"]
-    assert engine._store.rows("select count(*) from snapshot")[0][0]
+    assert rows_of(engine, "select count(*) from snapshot")[0][0]
     engine.verify()
 
 

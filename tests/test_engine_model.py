@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store
+from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, rows_of
 
 pytestmark = both_stores
 
@@ -358,7 +358,7 @@ class Model:
 
 LABELS = """select case when d.id like 'erased-%' then null else d.id end, c.label from decision d
     left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = ? order by d.seq"""
-SETTLED = """select r.seq, d.experiment, r.decision from reward r join decision d on d.seq = r.decision
+SETTLED = """select r.seq, d.experiment, r.decision from reward r join decision d on d.event = r.decision
     where d.experiment = ? and r.seq > ? and r.source in ('default', 'expired', 'lapsed')"""
 NAMES = st.sampled_from(list(EXPERIMENTS))
 PLACES = st.integers(0, 10_000)
@@ -425,7 +425,7 @@ class EngineAndModel(RuleBasedStateMachine):
         """
         engine, found = self.engine, list(self.model.experiments.values())
         written = [each for each in found if engine.experiment(each.name).position > each.log.position]
-        rows = [row for each in written for row in engine._store.rows(SETTLED, (each.key, each.log.position))]
+        rows = [row for each in written for row in rows_of(engine, SETTLED, (each.key, each.log.position))]
         return self.model.expire(written if is_postgres() else found, [(key, seq) for _, key, seq in sorted(rows)])
 
     @rule(asked=st.lists(ASKED, min_size=1, max_size=8))
@@ -600,7 +600,7 @@ class EngineAndModel(RuleBasedStateMachine):
             assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
             drawn = [decision.receipt.arm for decision in mine]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
-            rows = engine._store.rows(LABELS, (experiment.key,))
+            rows = rows_of(engine, LABELS, (experiment.key,))
             assert rows == [(None if d.context is None else d.receipt.id, d.context) for d in mine]
             assert status.cumulative_rewards == experiment.earned
             accounts = list(status.accounts.values())

@@ -12,10 +12,10 @@ import pytest
 from alphafair import AlphaFairBandit, Engine, State
 from alphafair.engine import Decide, Unavailable, ledger, live, maintenance
 from alphafair.engine.experiment import same_state
-from alphafair.engine.ledger import Snapshot, SnapshotPiece
-from alphafair.engine.postgres_store import PostgresLedger
-from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, ledger_of, live_state
+from alphafair.engine.store.ledger import Snapshot, SnapshotPiece
+from alphafair.engine.store.postgres import PostgresLedger
+from alphafair.engine.store.sqlite import SqliteStore
+from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, ledger_of, live_state, rows_of
 
 pytestmark = both_stores
 
@@ -89,12 +89,12 @@ def begin(engine: Engine) -> int:
 def kept(engine: Engine, name: str = "large") -> list[int]:
     """The positions of the snapshots of an experiment, in order."""
     key = live_state(engine, name).experiments[name].key
-    return [seq for (seq,) in engine._store.rows("select seq from snapshot where experiment = ? order by seq", (key,))]
+    return [seq for (seq,) in rows_of(engine, "select seq from snapshot where experiment = ? order by seq", (key,))]
 
 
 def pieces(engine: Engine) -> list[tuple[int, int]]:
     """Experiment and position of every piece that is written apart."""
-    return [(key, seq) for key, seq in engine._store.rows("select distinct experiment, seq from snapshot_piece")]
+    return [(key, seq) for key, seq in rows_of(engine, "select distinct experiment, seq from snapshot_piece")]
 
 
 def test_no_commit_has_more_than_a_piece(engine: Engine, writes: Writes) -> None:
@@ -132,7 +132,7 @@ def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path:
         engine.maintain()
     assert kept(engine) == [begun]
     key = live_state(engine, "large").experiments["large"].key
-    ((counted,),) = engine._store.rows("select tally from snapshot where experiment = ?", (key,))
+    ((counted,),) = rows_of(engine, "select tally from snapshot where experiment = ?", (key,))
     assert same_state(State.from_bytes(ledger_of(engine, "large").snapshot_state(key, begun)), state)
     assert counted == tally
     engine.verify()
@@ -191,7 +191,7 @@ def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: 
 def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces: int) -> None:
     """What a crash leaves after so many pieces: who opens it does without them, removes them, and goes on."""
     begin(engine)
-    while engine._store.rows("select count(*) from snapshot_piece") < [(n_pieces,)]:
+    while rows_of(engine, "select count(*) from snapshot_piece") < [(n_pieces,)]:
         engine.maintain()
     path = tmp_path / "crashed.db"
     copy_as_crashed(tmp_path / "shop.db", path)
@@ -237,7 +237,7 @@ def test_a_failed_snapshot_leaves_nothing_and_blocks_nothing(engine: Engine, wri
     while engine.maintain():
         pass
     assert kept(engine)
-    assert {*pieces(engine)} <= {*engine._store.rows("select experiment, seq from snapshot")}
+    assert {*pieces(engine)} <= {*rows_of(engine, "select experiment, seq from snapshot")}
     engine.verify()
 
 

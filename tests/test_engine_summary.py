@@ -16,6 +16,7 @@ from alphafair.engine.replay import Replay
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
 from tests.older import take_back
 from tests.stores import (
+    rows_of,
     both_stores,
     connected,
     copy_as_crashed,
@@ -117,7 +118,7 @@ def path(tmp_path: Path, clock: Clock) -> Path:
 
 def naive(path: Path, experiment: Experiment) -> dict[str, Any]:
     """What the summary must contain, counted event by event from the tables."""
-    of_decision = "join decision d on d.seq = r.decision where d.experiment = ? order by r.seq"
+    of_decision = "join decision d on d.event = r.decision where d.experiment = ? order by r.seq"
     with open_store(path, read_only=True) as store:
         decisions = store.rows(
             "select seq, context, arm, at, deferred from decision where experiment = ?", (experiment.key,)
@@ -199,7 +200,7 @@ def test_it_does_not_depend_on_how_the_engine_has_arrived_at_it(path: Path, cloc
     with Engine(open_store(path), seed=4, clock=clock) as engine:
         play(engine, clock, 60, 2)
         live_summary = live_state(engine, name).experiments[name].summary.copy()
-        assert engine._store.rows("select count(*) from snapshot where summary is not null")[0][0] >= 5
+        assert rows_of(engine, "select count(*) from snapshot where summary is not null")[0][0] >= 5
         crashed = path.with_name("crashed.db")
         copy_as_crashed(path, crashed)
     replayed = experiments_of(crashed, "all")[name].summary

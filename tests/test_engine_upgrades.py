@@ -18,10 +18,10 @@ import alphafair
 from alphafair.cli import app
 from alphafair.engine import Engine, Mismatch, Unavailable, postgres_schema, restore
 from alphafair.engine import live as live_module
-from alphafair.engine.files import WriterLock
-from alphafair.engine.ledger import Ledger
-from alphafair.engine.migrations import schema
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.files import WriterLock
+from alphafair.engine.store.ledger import Ledger
+from alphafair.engine.store.migrate import schema
+from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.errors import InvalidArgument
 from tests.older import take_back
 from tests.postgres import Server

@@ -14,6 +14,7 @@ from alphafair.engine import Engine, Mismatch, RequestError
 from alphafair.service.keys import create as create_key
 from tests.older import take_back
 from tests.stores import (
+    rows_of,
     address_of,
     both_stores,
     connected,
@@ -259,11 +260,11 @@ def test_decisions_of_older_versions_have_no_checksum(played: Path, tmp_path: Pa
         assert engine.verify() == 14
         engine.decide("home", "new", "g")
         assert engine.verify() == 15
-        rows = engine._store.rows("select id, checksum is null from decision where seq > 10 order by seq")
+        rows = rows_of(engine, "select id, checksum is null from decision where seq > 10 order by seq")
         assert rows == [("f", 1), ("g", 0)]
         engine.erase("home", "new")
         engine.erase("home", "w")
-        assert engine._store.rows("select count(*) from decision where checksum is not null") == [(0,)]
+        assert rows_of(engine, "select count(*) from decision where checksum is not null") == [(0,)]
         assert engine.verify() == 17
         assert engine.decide("home", "new", "g").id == "g"
         engine.verify()

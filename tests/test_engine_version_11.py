@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import gzip
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -17,13 +19,15 @@ import pytest
 
 from alphafair.engine import Engine, engine, experiment, live, verify
 from alphafair.engine.addresses import open_store
+from alphafair.engine.experiment import same_state
+from alphafair.values import State
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
 
 DATA = Path(__file__).parent / "data"
 FILES = ("version-11", "version-11-single")
 CODE = "f61582b45b5915d9"  # of the kernels that made them
-KEPT = ("state", "probabilities", "log", "history")
+KEPT = ("probabilities", "log", "history")
 
 
 def records(name: str) -> dict[str, Any]:
@@ -53,16 +57,67 @@ def restored(server: Server) -> Iterator[str]:
         server.execute("drop schema if exists shop cascade")
 
 
+def positions_of(path: Path) -> dict[str, list[int]]:
+    """The events of every experiment by their numbers in a file of version 11, in plain Python."""
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        owner, found = dict[int, int](), dict[int, list[int]]()
+        for table in ("change", "decision"):
+            for seq, key in file.execute(f"select seq, experiment from {table}"):
+                found.setdefault(key, []).append(seq)
+                owner[seq] = key
+        for table in ("activation", "reward", "late_reward"):
+            for seq, decision in file.execute(f"select seq, decision from {table}"):
+                found[owner[decision]].append(seq)
+        named = file.execute("select experiment, body from change where kind = 'create'").fetchall()
+    return {json.loads(body)["name"]: sorted(found[key]) for key, body in named}
+
+
+def states_of(path: Path, before: dict[str, Any]) -> dict[str, State]:
+    """The states that a file of version 11 was closed with, which are those that its version said it had."""
+    states = {}
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        query = """select json_extract(c.body, '$.name'), s.state, s.summary from snapshot s
+            join change c on c.seq = s.experiment where s.seq = (select last from position)"""
+        for name, blob, n_summary in file.execute(query):
+            saved = bytes(blob[: len(blob) - n_summary])
+            assert hashlib.sha256(saved).hexdigest() == before[name]["state"]
+            states[name] = State.from_bytes(saved)
+    assert states.keys() == before.keys()
+    return states
+
+
+def translated(experiment: dict[str, Any], seqs: list[int]) -> dict[str, Any]:
+    """What was said of an experiment of a file, with its own positions for those of the file."""
+
+    def position(seq: int) -> int:
+        return bisect.bisect_right(seqs, seq)
+
+    def replaced(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+        return fields | {name: position(fields[name]) for name in names if fields.get(name) is not None}
+
+    status = replaced(experiment["status"], "position", "policy_version")
+    status["periods"] = [replaced(each, "first_position", "last_position") for each in status["periods"]]
+    history = [replaced(each, "position") for each in experiment["history"]]
+    history = [each | {"details": replaced(each["details"], "position")} for each in history]
+    log = [replaced(each, "seq", "policy_version") for each in experiment["log"]]
+    return experiment | {"status": status, "history": history, "log": log}
+
+
 def check_as_before(address: Any, name: str, folder: Path) -> None:
     """Everything that the version which made it said of it, but for what moves with the clock and the memory."""
-    before = records(name)
+    before, states = records(name), dict[str, State]()
+    if isinstance(address, Path):
+        seqs, was = positions_of(address), before["experiments"]
+        states = states_of(address, was)
+        if len(was) > 1:
+            before["experiments"] = {each: translated(was[each], seqs[each]) for each in was}
     with Engine(open_store(address), clock=lambda: 0) as opened:  # nothing becomes due
         assert opened.verify() == before["position"]
         now = json.loads(json.dumps(described(opened, folder)))
     assert list(now["experiments"]) == list(before["experiments"])
     for name, was in before["experiments"].items():
         found = now["experiments"][name]
-        for part in KEPT:
+        for part in (*KEPT, *(() if states else ("state",))):
             assert found[part] == was[part], (name, part)
         moving = {"max_contexts"}
         same = {key: value for key, value in was["status"].items() if key not in moving}

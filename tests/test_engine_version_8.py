@@ -17,13 +17,13 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
-from alphafair.engine.ledger import split_state
-from alphafair.engine.migrations import with_present_names
+from alphafair.engine.store.ledger import split_state
+from alphafair.engine.store.migrate import with_present_names
 from alphafair.engine.replay import Replay
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.values import State
-from tests.stores import live_state
+from tests.stores import live_state, rows_of
 
 DATA = Path(__file__).parent / "data"
 SAID: dict[str, Any] = json.loads((DATA / "version-8.json").read_text())
@@ -100,7 +100,7 @@ def test_a_version_8_file_decides_learns_verifies_and_exports(path: Path, tmp_pa
                 reward: Any = dict.fromkeys(status.arms, 0.5) if status.feedback == "full" else 0.5
                 assert engine.reward(receipt.id, reward).outcome == "applied"
             for name in ("groups", "scale-free") if seed == 1 else ():
-                ids = [id for (id,) in engine._store.rows(WAITING, (name,))]
+                ids = [id for (id,) in rows_of(engine, WAITING, (name,))]
                 assert ids, "decisions of then that wait for their rewards"
                 assert {engine.reward(id, 0.25).outcome for id in ids} == {"applied"}
             engine.verify()

@@ -27,13 +27,13 @@ from alphafair.engine import (
 )
 from alphafair.engine import experiment as experiment_module
 from alphafair.engine import live as live_module
-from alphafair.engine.ledger import Behind
-from alphafair.engine.postgres_store import PostgresLedger, PostgresStore
+from alphafair.engine.store.ledger import Behind
+from alphafair.engine.store.postgres import PostgresLedger, PostgresStore
 from alphafair.errors import InvalidArgument
 from alphafair.service.client import ServiceError
 from tests.postgres import Server
 from tests.serving import error, running
-from tests.stores import make_stale
+from tests.stores import make_stale, rows_of
 
 ARMS = ["ada", "ben", "cyd"]
 Nodes = tuple[Engine, Engine]
@@ -303,7 +303,7 @@ def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
 
 
 def _rows(engine: Engine, query: str) -> list[Any]:
-    return engine._store.rows(query)  # type: ignore[attr-defined]
+    return rows_of(engine, query)  # type: ignore[attr-defined]
 
 
 # an append at any position: the control

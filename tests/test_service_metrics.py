@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine.ledger import split_state
-from alphafair.engine.migrations import schema
+from alphafair.engine.store.ledger import split_state
+from alphafair.engine.store.migrate import schema
 from tests.serving import ARMS, Running, running, told
 from tests.stores import both_stores, ledger_of, live_state, open_store, sqlite_only
 

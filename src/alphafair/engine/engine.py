@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -35,14 +35,14 @@ from alphafair.engine.experiment import (
     state_bytes,
 )
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
-from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
 from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
 from alphafair.engine.live import Kind, LiveState, prove_loading, unknown_experiment
-from alphafair.engine.maintenance import Erasures
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
-from alphafair.engine.verify import check_rows, check_states
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Change, Context, Statement, Store
+from alphafair.engine.verify import check_rows, check_states, check_store
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
@@ -90,7 +90,8 @@ class Engine:
     ) -> None:
         self._store = store
         self._clock = Clock(clock, steady)
-        self._clock.restore(store.clock_record)
+        if store.opened.lock is not None:
+            self._clock.restore(store.opened.lock.record)
         self._closed = False
         self._opening = threading.Lock()  # held while the list of ledgers changes
         self._ledgers: dict[str, LedgerEngine] = {}  # of a database: by the name of its experiment
@@ -100,15 +101,15 @@ class Engine:
         self._only: LedgerEngine | None = None  # of a file
         self._missing: str | None = None  # why a database cannot be used
         try:
-            if hasattr(store, "positions"):
-                self._shared = cast(SharedStore, store)
-                if not store.read_only:
-                    self._shared.announce(CODE)
+            if store.opened.together:
+                self._only = LedgerEngine(store, **self._arguments)
+            else:
+                if not store.opened.read_only:
+                    store.announce(CODE)
                     self._find_store()  # before anything is written: its clock may differ
                 self._find_ledgers()
-            else:
-                self._only = LedgerEngine(cast(Ledger, store), **self._arguments)
-            self._erasures = Erasures(store)
+            if not store.opened.read_only:
+                store.compact(at_once=True)
             self._check_clock()
         except BaseException:
             store.close()
@@ -137,10 +138,9 @@ class Engine:
 
     @property
     def position(self) -> int:
-        """The number of events; in a file it is the position of the last one.
+        """The number of events of all experiments, each of which has positions of its own: see `Status.position`.
 
-        In a database every experiment has positions of its own: see `Status.position`. Events of other processes are
-        counted once they have been taken in.
+        Events of other processes are counted once they have been taken in.
         """
         return sum(each.live.position for each in self._engines())
 
@@ -152,12 +152,12 @@ class Engine:
     @property
     def readable_by_others(self) -> bool:
         """Whether other users of this machine can open the file."""
-        return self._store.readable_by_others
+        return self._store.opened.readable_by_others
 
     @property
     def was_empty(self) -> bool:
         """Whether the file or database did not exist, or was empty, before this engine opened it."""
-        return self._store.was_empty
+        return self._store.opened.was_empty
 
     @property
     def last_commit_seconds(self) -> float:
@@ -200,12 +200,14 @@ class Engine:
     def _find_ledgers(self) -> None:
         """Open the ledgers of experiments that other processes have created."""
         with self._opening:
-            for name, (key, _) in self._shared.positions().items():
-                if name not in self._ledgers:
-                    self._ledgers[name] = self._opened(self._shared.ledger(name, key))
+            for head in self._store.heads():
+                if head.name not in self._ledgers:
+                    self._ledgers[head.name] = self._opened(head.key)
 
-    def _opened(self, ledger: Ledger) -> LedgerEngine:
-        opened = LedgerEngine(ledger, **self._arguments, n_experiments=lambda: len(self._ledgers))
+    def _opened(self, key: int) -> LedgerEngine:
+        opened = LedgerEngine(
+            self._store.reader(), **self._arguments, key=key, n_experiments=lambda: len(self._ledgers)
+        )
         opened.live.delays = self._delays
         if self._missing is not None:
             opened.live.block(self._missing)
@@ -244,7 +246,7 @@ class Engine:
             raise closed()
 
     def _check_writable(self) -> None:
-        if self._store.read_only:
+        if self._store.opened.read_only:
             repair = "Open it without read_only=True, or send the request to the process that writes."
             raise RequestError("read_only", "engine", "opened for writing", "read_only=True", repair)
 
@@ -330,11 +332,14 @@ class Engine:
 
     def _owners(self, ids: Sequence[Any]) -> dict[str, list[str]]:
         """Return the names of the experiments that have decisions with these ids."""
-        found = self._shared.owners([id for id in ids if isinstance(id, str)])
+        found = questions.find(self._store, [id for id in ids if isinstance(id, str)])
         if found:
             self._find_ledgers()
-        names = {each.ledger.key: name for name, each in self._ledgers.items()}
-        return {id: [names[key] for key in keys] for id, keys in found.items()}
+        names = {each.live.key: name for name, each in self._ledgers.items()}
+        owners: dict[str, list[str]] = {}
+        for decision in found:
+            owners.setdefault(decision.id, []).append(names[decision.experiment])
+        return owners
 
     # time
 
@@ -348,8 +353,9 @@ class Engine:
 
     def _check_clock(self) -> None:
         """Look at the clock, and keep what is accepted for the next process."""
-        if not self._store.read_only and self._clock.problem is None:
-            self._store.keep_clock_record(self._clock.record)
+        lock = self._store.opened.lock
+        if lock is not None and self._clock.problem is None:
+            lock.write(self._clock.record)
 
     def expire(self) -> int:
         """Settle every overdue decision and return how many there were; other requests are answered in between.
@@ -370,8 +376,8 @@ class Engine:
         self._check_writable()
         self._check_open()
         if self._only is not None:
-            return self._only.maintain(lambda: self._erasures.clean(again=True))
-        self._shared.announce(CODE)
+            return self._only.maintain(lambda: self._store.compact(at_once=False))
+        self._store.announce(CODE)
         self._find_ledgers()
         more = [each.maintain() for each in self._engines()]
         return any(more)
@@ -451,22 +457,19 @@ class Engine:
         if ledger is None:
             self._find_ledgers()
             self._check_new(name, self._ledgers)
-            ledger = self._opened(self._shared.ledger(name))
-        live, key = ledger.live, ledger.ledger.key
+            ledger = self._opened(self._store.numbers().new_key())
+        live = ledger.live
 
         def work(batch: Batch) -> None:
             self._check_new(name, live.experiments)
-            seq = batch.next()
-            created = Change(
-                seq, seq if key is None else key, "create", json.dumps(body), state, batch.at, self._actor.get()
-            )
-            experiment = Experiment(created)
+            key = batch.numbers.new_key() if live.key is None else live.key
+            part = batch.create(key, name, json.dumps(body), state, self._actor.get())
+            experiment = part.experiment
             experiment.policy = experiment.first_policy()
             live.check_contexts(experiment, len(named))
             experiment.contexts = {label: number for number, label in enumerate(named)}
-            batch.change(experiment, created, lambda: live.add(experiment))
-            for number, label in enumerate(named):
-                batch.add(Context(experiment.key, number, label))
+            part.rows[Context] += [Context(key, number, label) for number, label in enumerate(named)]
+            batch.also(lambda: live.add(experiment))
             live.commit(batch)
 
         ledger.write(work)
@@ -483,14 +486,14 @@ class Engine:
         self._check_open()
         if self._only is None:
             self._find_ledgers()
-            return sorted(self._ledgers, key=lambda name: self._ledgers[name].ledger.key or 0)
+            return sorted(self._ledgers, key=lambda name: self._ledgers[name].live.key or 0)
         with self._only.reading() as live:
             return list(live.experiments)
 
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
         with self._reading(name) as (live, experiment):
-            return experiment.status(live.max_contexts_of(experiment), live.position)
+            return experiment.status(live.max_contexts_of(experiment))
 
     def add_arm(
         self,
@@ -588,14 +591,15 @@ class Engine:
         statements: Sequence[Statement] = (),
     ) -> None:
         """Try a change on a copy of the policy, write it, and continue with the copy."""
-        change = Change(batch.next(), experiment.key, kind, json.dumps(body), None, batch.at, self._actor.get())
         policy = None
+        change = batch.change(
+            experiment, kind, json.dumps(body), lambda change: experiment.apply(change, policy), by=self._actor.get()
+        )
         if kind in POLICY_CHANGES:
             policy = experiment.policy
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
                 change_policy(policy, change)
-        batch.change(experiment, change, lambda: experiment.apply(change, policy))
         batch.also(live.find_periodic)
         live.commit(batch, statements)
 
@@ -606,25 +610,23 @@ class Engine:
         """
 
         def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
-            ledger, low = live.store, experiment.changes[0].seq
-            target = validate.integer("position", position, low=low, high=live.position)
+            store = live.store
+            target = validate.integer("position", position, low=1, high=experiment.position)
             target = rollback_position(experiment, target)
-            policy = policy_at(ledger, experiment, target)
-            still_open = ledger.open_after(experiment.key, target)
-            seq = batch.next()
+            policy = policy_at(store, experiment, target)
+            still_open = questions.open_after(store, experiment.key, target)
             with _as_policy_failure(experiment, f"rolling back to position {target}"):
-                policy = rolled_back(ledger, experiment, policy, target, seq)
+                policy = rolled_back(store, experiment, policy, target, experiment.position + 1)
                 state = state_bytes(policy)
             summary = experiment.summary_at(batch.at)
             counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
             body = json.dumps({"position": target, **counts})
-            change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
 
-            def effect() -> None:
+            def effect(change: Change) -> None:
                 experiment.note(change)
                 experiment.policy = policy
 
-            batch.change(experiment, change, effect)
+            batch.change(experiment, "rollback", body, effect, state=state + summary, by=self._actor.get())
             for id in still_open:
                 record = batch.find(id)
                 mine = None if record is None else record.of(experiment)
@@ -645,7 +647,7 @@ class Engine:
             if number is None:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = live.store.erasure(experiment.key, number, self._arguments["ids"].next)
+            statements = questions.erasure(live.store, experiment.key, number, self._arguments["ids"].next)
 
             def forget() -> None:
                 del experiment.contexts[context]
@@ -653,7 +655,7 @@ class Engine:
 
             batch.also(forget)
             self._commit_change(live, experiment, batch, "erase", {"context": number}, statements)
-            self._erasures.clean()
+            self._store.compact(at_once=False)
 
         self._writing(name, work)
 
@@ -666,9 +668,9 @@ class Engine:
         """
         self._check_open()
         if self._only is None:
-            return self._store.n_erasures
+            return 0
         with self._only.reading():
-            return self._store.n_erasures
+            return questions.n_erasures(self._store)
 
     @contextlib.contextmanager
     def acting_as(self, name: str) -> Iterator[None]:
@@ -696,7 +698,7 @@ class Engine:
         with self._reading(name) as (live, experiment):
             history = _history(experiment) if changes else []
             most = live.max_contexts_of(experiment)
-            return reports.overview(experiment, live.now(), live.position, most, history)
+            return reports.overview(experiment, live.now(), most, history)
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
@@ -733,16 +735,16 @@ class Engine:
     def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
         """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
         with self._reading(name) as (live, experiment):
-            ledger, last = live.store, live.position
-        with ledger.reader() as reader:
+            store, last = live.store, experiment.position
+        with store.reader() as reader:
             return reports.log_page(reader, experiment, wanted, last, limit)
 
     def decision_story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
         with self._reading(name) as (live, experiment):
-            ledger, position, changes = live.store, live.position, _history(experiment)
-        with ledger.reader() as reader:
-            row = reader.log_row(experiment.key, checked_label("id", id))
+            store, position, changes = live.store, experiment.position, _history(experiment)
+        with store.reader() as reader:
+            row = questions.log_row(reader, experiment.key, checked_label("id", id))
         if row is None:
             repair = "Check the id. Ids of erased contexts are removed."
             raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
@@ -755,23 +757,23 @@ class Engine:
         from alphafair.engine.export import read_log
 
         with self._reading(name) as (live, experiment):
-            ledger = live.store
-        return read_log(ledger, experiment)
+            store = live.store
+        return read_log(store, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
         from alphafair.engine.export import write_log
 
         with self._reading(name) as (live, experiment):
-            ledger, until = live.store, live.position
-        return write_log(ledger, experiment, until, target, format)
+            store, until = live.store, experiment.position
+        return write_log(store, experiment, until, target, format)
 
     def export_job(self, name: str, format: str) -> ExportJob:
         """Return an export of the log as it is now, to be run by another process."""
         from alphafair.engine.export import ExportJob, checked_format
 
         with self._reading(name) as (live, experiment):
-            until = live.position
+            until = experiment.position
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
 
@@ -783,7 +785,7 @@ class Engine:
                 address=self._store.address,
                 experiment=experiment.key,
                 name=name,
-                position=live.position,
+                position=experiment.position,
                 full=experiment.full,
                 rounds=rounds,
                 rewards=experiment.tally.rewards + experiment.tally.defaulted,
@@ -816,14 +818,16 @@ class Engine:
             self._find_ledgers()
         n_events, unproved = 0, list[PolicyFailed]()
         for each in self._engines():
-            with each.reading() as live, each.ledger.reader() as reader:
-                reader.check_pages()
+            with each.reading() as live, each.store.reader() as reader:
+                if n_events == 0:
+                    reader.check_pages()
+                    check_store(reader)
                 with reader.at_one_moment():
-                    is_same = reader.position == live.position  # otherwise another process has written since
+                    is_same = not live.is_behind()  # otherwise another process has written since
                     labels = {key: found.contexts for key, found in live.by_key.items()}
-                    check_rows(reader, labels if is_same else None)
+                    check_rows(reader, labels.keys(), labels if is_same else None)
                 try:
-                    check_states(reader, live.position, live.by_key, progress)
+                    check_states(reader, live.by_key, progress)
                 except PolicyFailed as failed:
                     unproved.append(failed)
                 n_events += live.position
@@ -835,7 +839,7 @@ class Engine:
         """Write a consistent copy into a new file, while it is in use; return its number of events."""
         from alphafair.engine.copies import backup
 
-        self._store.check()
+        self._store.probe()
         return backup(self._store.address, path)
 
     def health(self, *, probe: bool = True) -> dict[str, Any]:
@@ -847,7 +851,7 @@ class Engine:
         """
         engines = self._engines()
         reason = None
-        if not (self._closed or self._store.read_only):
+        if not (self._closed or self._store.opened.read_only):
             if probe or self._only is not None:
                 self._find_store()
             reason = self._missing
@@ -856,7 +860,7 @@ class Engine:
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
-        if reason is None and not self._store.read_only:
+        if reason is None and not self._store.opened.read_only:
             reason = self._clock.problem
         for each in engines:
             if reason is None:
@@ -878,7 +882,7 @@ class Engine:
         if self._only is not None and self._only.live.condition.kind in (Kind.BLOCKED, Kind.STALE):
             return  # a probe finds out
         try:
-            self._store.check()
+            self._store.probe()
         except Unavailable as problem:
             for each in engines:
                 if each.live.condition.kind is not Kind.BLOCKED:
@@ -904,7 +908,7 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
 def _history(experiment: Experiment) -> list[ChangeRecord]:
     return [
         ChangeRecord(
-            change.seq,
+            change.position,
             date_of(change.at),
             change.kind,
             change.by,

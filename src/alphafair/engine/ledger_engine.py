@@ -12,9 +12,9 @@ from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.experiment import LOG
-from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.live import Kind, LiveState
 from alphafair.engine.requests import Outcome, Queue, Receipt, Request, Ticket
+from alphafair.engine.store.ledger import Behind, Store
 from alphafair.errors import RequestError, Unavailable, Uncertain
 
 MOST_REQUESTS = 5_000  # in one transaction
@@ -32,19 +32,20 @@ class LedgerEngine:
 
     def __init__(
         self,
-        ledger: Ledger,
+        store: Store,
         *,
         clock: Clock,
         max_contexts: int | None,
         chance: random.Random,
         ids: IdGenerator,
+        key: int | None = None,
         n_experiments: Callable[[], int] | None = None,
     ) -> None:
-        self.ledger = ledger
+        self.store = store
         self.lock = threading.RLock()
         self.waiting = Queue()
         self._closed = False
-        self.live = LiveState(ledger, clock, max_contexts, n_experiments)
+        self.live = LiveState(store, clock, max_contexts, key, n_experiments)
         self.handler = RequestHandler(self.live, chance, ids)
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class LedgerEngine:
             if self._closed:
                 return
             try:
-                if not self.ledger.read_only:
+                if not self.live.read_only:
                     while self.waiting:
                         self._serve()
                     if self.live.condition.kind in (Kind.NEW, Kind.CURRENT):
@@ -112,12 +113,12 @@ class LedgerEngine:
         for _ in range(ATTEMPTS):
             self.live.fold()
             try:
-                with self.ledger.turn():
+                with self.store.turn(self.live.key or 0):
                     self.live.refresh()
                     return attempt()
             except Behind:
                 continue
-        raise Unavailable(f"{self.ledger.path}: other processes append to the same experiment all the time.")
+        raise Unavailable(f"{self.store.path}: other processes append to the same experiment all the time.")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -163,7 +164,7 @@ class LedgerEngine:
         except (Unavailable, MemoryError):
             pass
         except Exception as problem:
-            LOG.error("Snapshots of %s cannot be made", self.ledger.path, exc_info=problem)
+            LOG.error("Snapshots of %s cannot be made", self.store.path, exc_info=problem)
 
     def _answer(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
         """Return the answers to all tickets, once they are on the disk."""
@@ -178,7 +179,7 @@ class LedgerEngine:
         batch = live.begin_periods()
         self.handler.settle_overdue(batch)
         answers = [self.handler.answer(ticket.requests, batch) for ticket in tickets]
-        if self.ledger.shared:
+        if self.live.is_shared:
             self._check_refusals(answers)
         live.commit(batch)
         return answers
@@ -186,12 +187,12 @@ class LedgerEngine:
     def _check_refusals(self, answers: Sequence[Sequence[Answer]]) -> None:
         """A refusal changes nothing, so no append finds out that it follows from an old state: ask."""
         refused = any(isinstance(answer, RequestError) for own in answers for answer in own)
-        if refused and self.ledger.position != self.live.position:
-            raise Behind(f"{self.ledger.path} has other events.")
+        if refused and self.live.is_behind():
+            raise Behind(f"{self.store.path} has other events.")
 
     # work between requests
 
-    def maintain(self, clean: Callable[[], None] = lambda: None) -> bool:
+    def maintain(self, clean: Callable[[], object] = lambda: None) -> bool:
         """Settle overdue decisions, write snapshots, and `clean` up; return whether there is more to do."""
         live = self.live
 

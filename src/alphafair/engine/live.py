@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from alphafair import __version__, validate
@@ -21,9 +20,10 @@ from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.experiment import CODE, LOG, LONGEST_REASON, Experiment
-from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_bytes
 from alphafair.engine.maintenance import Deadlines, SnapshotWriter
 from alphafair.engine.replay import Replay
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Behind, Change, Head, Statement, Store, commit_bytes
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain, encodable
 from alphafair.memory_limit import memory_limit
 
@@ -68,24 +68,34 @@ CURRENT = Condition(Kind.CURRENT)
 
 
 class LiveState:
-    """Experiments, recent decisions and deadlines in memory; `commit` is the only way forward."""
+    """Experiments, recent decisions and deadlines in memory; `commit` is the only way forward.
+
+    They are those of one writer: all experiments of a file, or the one of a database with a `key`.
+    """
 
     def __init__(
         self,
-        store: Ledger,
+        store: Store,
         clock: Clock,
         max_contexts: int | None,
+        key: int | None = None,
         n_experiments: Callable[[], int] | None = None,
     ) -> None:
-        self.store, self._clock = store, clock
+        self.store, self._clock, self.key = store, clock, key
+        self.read_only, self.is_shared = store.opened.read_only, not store.opened.together
         self._max_contexts, self._memory = max_contexts, int(memory_limit() * MEMORY_SHARE)
         self._n_experiments = n_experiments or (lambda: len(self.by_key))
-        self.condition = CURRENT if store.read_only else NEW
+        self.condition = CURRENT if self.read_only else NEW
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set to a list to collect the seconds from decisions to rewards
         self.load()
-        if not store.read_only:
+        if not self.read_only:
             self.record_upgrade()
+
+    @property
+    def position(self) -> int:
+        """How many events memory has taken in."""
+        return sum(experiment.position for experiment in self.by_key.values())
 
     # loading
 
@@ -95,7 +105,7 @@ class LiveState:
         self._set({})
         try:
             with self.store.at_one_moment():
-                position, latest, experiments = replayed(self.store)
+                latest, experiments = replayed(self.store, self.key)
         except (OSError, Mismatch, InvalidArgument) as problem:
             self._make_stale(str(problem))
             raise
@@ -106,13 +116,13 @@ class LiveState:
             reason = f"{self.store.path} cannot be loaded: {reason}"
             self._make_stale(reason, time.monotonic() + max(RETRY, time.monotonic() - began))
             raise Unavailable(reason)
-        self.position, self.latest = position, latest
+        self.latest = latest
         self._clock.see(latest)
         self._set(experiments)
         if before.kind is Kind.STALE:
             self.condition = replace(before, kind=Kind.BLOCKED) if before.n_bytes else CURRENT
             older = any(each.code != CODE and each.has_policy for each in experiments.values())
-            if older and self.store.shared and not self.store.read_only:
+            if older and self.is_shared and not self.read_only:
                 self.condition = Condition(Kind.FOREIGN, OTHER_CODE)
 
     def _make_stale(self, reason: str, not_before: float = 0.0) -> None:
@@ -128,9 +138,9 @@ class LiveState:
         self.by_key = experiments
         self.experiments = {experiment.name: experiment for experiment in experiments.values()}
         self.find_periodic()
-        self.decisions = DecisionCache(self.store, experiments, lambda: self.position)
+        self.decisions = DecisionCache(self.store, experiments)
         self.deadlines = Deadlines(self.store, experiments.values())
-        self.snapshots = SnapshotWriter(self.store)
+        self.snapshots = SnapshotWriter(self.store, experiments)
 
     def add(self, experiment: Experiment) -> None:
         """Add a new experiment, once it is on the disk."""
@@ -165,7 +175,7 @@ class LiveState:
             self.condition = NEW
 
     def _upgrade(self) -> None:
-        if self.store.shared:
+        if self.is_shared:
             self.store.probe(LEAST_PROBE)
         batch = self.batch()
         for experiment in self.by_key.values():
@@ -173,16 +183,20 @@ class LiveState:
                 summary = experiment.summary_at(batch.at)
                 counts = {"tally": experiment.tally.to_json(), "summary": len(summary)}
                 body = json.dumps({"code": CODE, "version": __version__, **counts})
-                change = Change(batch.next(), experiment.key, "upgrade", body, state + summary, batch.at)
-                batch.change(experiment, change, partial(experiment.apply, change))
+                batch.change(experiment, "upgrade", body, experiment.apply, state=state + summary)
         self.commit(batch)
 
     def refresh(self) -> None:
         """Take in what has been written without this memory: by others, or by a commit that seemed to fail."""
         self._load_again()
-        is_behind = self.store.read_only or self.store.shared or self.condition.kind is Kind.BLOCKED
-        if is_behind and self.store.position != self.position:
+        may_be_behind = self.read_only or self.is_shared or self.condition.kind is Kind.BLOCKED
+        if may_be_behind and self.is_behind():
             self.fold()
+
+    def is_behind(self) -> bool:
+        """Whether the log has other events than memory."""
+        heads = {head.key: head.position for head in self.store.heads(self.key)}
+        return heads != {key: experiment.position for key, experiment in self.by_key.items()}
 
     def _load_again(self) -> None:
         if self.condition.kind is Kind.STALE:
@@ -196,45 +210,50 @@ class LiveState:
             self._load_again()
             return
         before, known = self.condition, {key: each.n_contexts for key, each in self.by_key.items()}
-        latest, problem = self.latest, ""
+        positions = {key: each.position for key, each in self.by_key.items()}
+        latest, problem, lost = self.latest, "", list[int]()
         try:
             with self.store.at_one_moment():
-                position, last_time = self.store.position, self.store.last_time()
-                if position >= self.position:
-                    replay = Replay.of_tail(self.store, position, self.by_key, self.position)
+                heads = {head.key: head for head in self.store.heads(self.key)}
+                lost = [
+                    name for name, position in positions.items() if name not in heads or heads[name].position < position
+                ]
+                if not lost:
+                    replay = Replay.of_tail(self.store, _ends(heads), self.by_key)
                     self._make_stale("What was written since could not be taken in.")  # unless it is completed
-                    replay.run()
-                    for key, experiment in self.by_key.items():
-                        self._take_contexts(experiment, known.get(key, 0), replay.changes)
+                    for key, experiment in replay.run().items():
+                        self.by_key[key] = experiment
+                        self._take_contexts(experiment, known.get(key, 0), replay.changes[key])
         except (OSError, Mismatch, InvalidArgument):
             raise
         except Exception as failed:
             LOG.error("Taking in what was written to %s failed", self.store.path, exc_info=failed)
             problem = reason_of(failed)
             traceback.clear_frames(failed.__traceback__)
-        if problem or position < self.position:
-            if not problem:
-                LOG.error("%s has lost the events after position %d", self.store.path, position)
+        if problem or lost:
+            for key in lost:
+                LOG.error("%s has lost events of %s", self.store.path, self.by_key[key].name)
             self._make_stale(problem)
             self.load()
             return
         self.decisions.clear()
-        n_events, self.position, self.latest = position - self.position, position, max(last_time, latest)
+        self.latest = max([head.at for head in heads.values()], default=latest)
+        self.latest = max(self.latest, latest)
         self._clock.see(self.latest)
         is_foreign = False
         for key, experiment in self.by_key.items():
-            experiment.unsaved += n_events
+            experiment.unsaved += experiment.position - positions.get(key, 0)
             if key not in known:
                 self.add(experiment)
             if experiment.wait is not None:
-                self.deadlines.begin(experiment.wait, latest)
-            is_foreign |= experiment.code != CODE and not self.store.read_only
+                self.deadlines.begin(experiment, latest)
+            is_foreign |= experiment.code != CODE and not self.read_only
         self.find_periodic()
         self.condition = Condition(Kind.FOREIGN, OTHER_CODE) if is_foreign else before
 
     def _take_contexts(self, experiment: Experiment, n_known: int, changes: Sequence[Change]) -> None:
         """Take the labels of new contexts, and drop those that were erased."""
-        for _, number, label in self.store.contexts(experiment.key, n_known):
+        for _, number, label in questions.contexts(self.store, experiment.key, n_known):
             experiment.n_contexts = max(experiment.n_contexts, number + 1)
             if label is not None:
                 experiment.contexts[label] = number
@@ -265,15 +284,14 @@ class LiveState:
             for experiment in self.periodic:
                 if experiment.next_boundary is not None and experiment.next_boundary <= batch.at:
                     body = json.dumps(experiment.period_change(batch.at))
-                    change = Change(batch.next(), experiment.key, "new_period", body, None, batch.at)
-                    batch.change(experiment, change, partial(experiment.apply, change))
-            if batch.last == batch.start:
+                    batch.change(experiment, "new_period", body, experiment.apply)
+            if not batch.parts:
                 return batch
             self.commit(batch)
 
     def commit(self, batch: Batch, statements: Sequence[Statement] = ()) -> None:
         """Write a batch, then let memory follow it. A commit that fails has changed nothing."""
-        if batch.last > batch.start:
+        if batch.parts:
             self._write(batch, statements)
         failed = None
         try:
@@ -292,11 +310,11 @@ class LiveState:
             raise Unavailable(f"{self.store.path}: {self.condition.reason}")
         began = time.perf_counter()
         try:
-            self.store.append(batch.start, batch.last, batch.rows, statements)
+            self.store.commit(batch.parts, statements)
         except (Behind, InvalidArgument):
             raise
         except BaseException as problem:
-            self.block(reason_of(problem), commit_bytes(batch.rows))
+            self.block(reason_of(problem), commit_bytes(batch.parts))
             raise
         batch.is_written = True
         self.last_commit_seconds, self.condition = time.perf_counter() - began, CURRENT
@@ -317,7 +335,7 @@ class LiveState:
         So while a disk stays full, a request costs one attempt to write.
         """
         self._clock.time_of_event()
-        if self.condition.kind is Kind.FOREIGN and not self.store.shared:  # it was the clock
+        if self.condition.kind is Kind.FOREIGN and not self.is_shared:  # it was the clock
             self.record_upgrade()
         if (
             probe
@@ -359,9 +377,9 @@ class LiveState:
             if experiment.unsaved >= (least or max(SNAPSHOT_EVERY, experiment.snapshot_every))
         ]
         if least is not None:
-            self.snapshots.finish(due, self.position)
+            self.snapshots.finish(due)
         elif (due or self.snapshots.is_busy) and not self.snapshots.is_resting:
-            self.snapshots.step(due, self.position)
+            self.snapshots.step(due)
 
     # looking up
 
@@ -389,19 +407,23 @@ class LiveState:
             raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
 
 
-def replayed(store: Ledger) -> tuple[int, int, dict[int, Experiment]]:
-    """Return the last position and time of a log, and the experiments that it leads to."""
-    position = store.position
-    experiments = Replay(store, position).from_snapshots().run()
-    for key, number, label in store.contexts():
-        if key in experiments:  # `verify` reports contexts of no experiment
-            experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
+def replayed(store: Store, key: int | None = None) -> tuple[int, dict[int, Experiment]]:
+    """Return the time of the last event, and the experiments that the log leads to, or one of them."""
+    heads = {head.key: head for head in store.heads(key)}
+    experiments = Replay(store, _ends(heads)).from_snapshots().run()
+    for experiment in experiments.values():
+        for _, number, label in questions.contexts(store, experiment.key):
+            experiment.n_contexts = max(experiment.n_contexts, number + 1)
             if label is not None:
-                experiments[key].contexts[label] = number
-    return position, store.last_time(), experiments
+                experiment.contexts[label] = number
+    return max((head.at for head in heads.values()), default=0), experiments
 
 
-def prove_loading(store: Ledger) -> None:
+def _ends(heads: Mapping[int, Head]) -> dict[int, int]:
+    return {key: head.position for key, head in heads.items()}
+
+
+def prove_loading(store: Store) -> None:
     """Load a file that is being migrated, and raise an error where that fails: it is then left as it was."""
     try:
         replayed(store)

@@ -251,9 +251,7 @@ class Replay:
         self.unproved: set[int] = set()  # experiments of which some steps could not be repeated
         self._continues = known is not None
         self.start = {key: experiment.position for key, experiment in self.experiments.items()}  # of each replay
-        self.changes = {
-            key: questions.changes(store, key, last, self.start.get(key, 0)) for key, last in until.items()
-        }
+        self.changes = {key: questions.changes(store, key, last, self.start.get(key, 0)) for key, last in until.items()}
         self._not_summarised: dict[int, int] = {}  # experiments whose saved state has no summary, and its position
         self._kept: dict[tuple[int, int], State] = {}  # for later rollbacks
         self._stops: dict[int, list[Stop]] = {}

@@ -101,9 +101,7 @@ class DecisionStory(NamedTuple):
     position: int  # of the last event of the experiment, now
 
 
-def overview(
-    experiment: Experiment, now: int, max_contexts: int, changes: list[ChangeRecord]
-) -> Overview:
+def overview(experiment: Experiment, now: int, max_contexts: int, changes: list[ChangeRecord]) -> Overview:
     """Return copies of what an experiment knows; the caller keeps writers out meanwhile."""
     full = experiment.has_policy and experiment.policy.feedback is Feedback.FULL
     try:

@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.ledger import SOURCES
+from alphafair.engine.store.ledger import SOURCES
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
 from alphafair.run import has_whole_runs

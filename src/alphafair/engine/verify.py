@@ -162,7 +162,9 @@ def _check_order(store: Store) -> None:
         raise Mismatch(f"{where} has the source {source!r}, which is none of {', '.join(SOURCES)}.")
     if (found := questions.out_of_order(store)) is not None:
         table, key, position, decision, what = found
-        raise Mismatch(f"the {table} at position {position} of experiment {key} belongs to decision {decision}, {what}.")
+        raise Mismatch(
+            f"the {table} at position {position} of experiment {key} belongs to decision {decision}, {what}."
+        )
 
 
 def _check_books(store: Store, changes: list[Change]) -> None:

@@ -100,8 +100,7 @@ POSTGRES: Final = Dialect(
     {"int": "bigint", "real": "double precision", "bytes": "bytea", "strict": "", "keyed": ""},
     "{0}.event between :low and :high",  # exact; with the experiment beside it a plan may take nine times as long
     # `offset 0`: one id after the other by their index, never by going through a table
-    "unnest(:ids::text[]) as wanted(id) cross join lateral "
-    "(select * from decision where id = wanted.id offset 0) {0}",
+    "unnest(:ids::text[]) as wanted(id) cross join lateral (select * from decision where id = wanted.id offset 0) {0}",
     False,
 )
 

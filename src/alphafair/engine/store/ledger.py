@@ -10,7 +10,7 @@ Nothing here imports a policy: an export runs in a process of its own, without c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
@@ -383,7 +383,7 @@ class Store(Protocol):
         """Return all rows."""
         ...
 
-    def each(self, question: Question, **values: Any) -> Iterator[Any]:
+    def each(self, question: Question, **values: Any) -> Generator[Any]:
         """Yield rows one by one, without a list of them where that is possible."""
         ...
 

@@ -17,7 +17,7 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
@@ -103,15 +103,20 @@ class PostgresStore:
         self._session: psycopg.Connection[Any] | None = None  # holds the lock that announces this process
         self._announced: str | None = None
         self._parent = parent
+        self.connections: Connections
+        self.opened: Opened
+        self.node: str
         if parent is not None:
             self.connections, self.opened, self.node = parent.connections, parent.opened, parent.node
-            self.schema = parent.schema
+            self.schema: str = parent.schema
             return
         self.connections = Connections(url, read_only=read_only)
         self.schema = self.connections.schema
         self.node = secrets.token_hex(8)
         try:
-            was_empty = self.connections.run(lambda connection: self._prepare(connection, read_only, create), limit=MIGRATING)
+            was_empty = self.connections.run(
+                lambda connection: self._prepare(connection, read_only, create), limit=MIGRATING
+            )
         except BaseException:
             self.close()
             raise
@@ -181,7 +186,7 @@ class PostgresStore:
             values["ids"] = _texts(values["ids"])
         return self._rows(query, as_dict(names, values), SOON if "ids" in names else LATER)
 
-    def each(self, question: Question, **values: Any) -> Iterator[Any]:
+    def each(self, question: Question, **values: Any) -> Generator[Any]:
         yield from self.rows(question, **values)
 
     def columns(self, question: Question, width: int, **values: Any) -> NDArray[np.float64]:

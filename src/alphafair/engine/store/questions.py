@@ -7,7 +7,7 @@ and the last one, and may be about several experiments.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -130,9 +130,7 @@ def columns(store: Store, low: int, high: int) -> EventColumns:
     own = "select event - :low, experiment, position, {} from {} where event between :low and :high order by event"
     values = {"low": low, "high": high}
     return EventColumns(
-        store.columns(
-            own.format("context, arm, propensity, at, deferred, state_version", "decision"), 9, **values
-        ),
+        store.columns(own.format("context, arm, propensity, at, deferred, state_version", "decision"), 9, **values),
         store.columns(own.format("decision - :low, at", "activation"), 5, **values),
         store.columns(
             own.format(f"decision - :low, at, coalesce(reward, 0), coalesce({SOURCE_NUMBER}, 4)", "reward"),
@@ -210,7 +208,7 @@ def find(store: Store, ids: Sequence[str]) -> list[FoundDecision]:
     return [FoundDecision(*row) for row in store.rows(question, ids=wanted)] if wanted else []
 
 
-def waiting(store: Store, key: int, low: int, high: int) -> tuple[Iterator[Any], Iterator[Any]]:
+def waiting(store: Store, key: int, low: int, high: int) -> tuple[Generator[Any], Generator[Any]]:
     """Yield the fields of `OpenDecision` in order: decisions that wait since they were made, or were activated.
 
     Only these events are searched. The caller closes both generators.
@@ -296,9 +294,9 @@ def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[An
 
     With `latest`, only of so many, the last ones.
     """
-    question = f"""select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
+    question = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
         from decision d join reward r on r.decision = d.event
-        where {{within d}} and (r.reward is not null or r.rewards is not null) order by d.event desc limit :limit"""
+        where {within d} and (r.reward is not null or r.rewards is not null) order by d.event desc limit :limit"""
     values = between(store, key, 0, LATEST)
     return store.rows(question, limit=LATEST if latest is None else latest, **values)[::-1]
 

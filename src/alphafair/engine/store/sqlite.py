@@ -17,7 +17,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self
@@ -196,7 +196,7 @@ class SqliteStore:
     def rows(self, question: Question, **values: Any) -> list[Any]:
         return self._rows(SQLITE.question(question), _encoded(values))
 
-    def each(self, question: Question, **values: Any) -> Iterator[Any]:
+    def each(self, question: Question, **values: Any) -> Generator[Any]:
         try:
             with contextlib.closing(self.connection.execute(SQLITE.question(question), _encoded(values))) as cursor:
                 yield from cursor
@@ -359,7 +359,7 @@ class SqliteStore:
             self._checkpoint()
         elif self._rewrite():
             with contextlib.suppress(Unavailable):  # it stays recorded then
-                self._commit(lambda connection: connection.execute("delete from erasure"))
+                self._commit(_forget_erasures)
                 self._n_tried = 0
         return questions.n_erasures(self)
 
@@ -472,6 +472,10 @@ def check_application(connection: sqlite3.Connection, path: Path, *, may_be_empt
     if application != APPLICATION and (tables or not may_be_empty):
         raise InvalidArgument("path", "a file that alphafair made", str(path), "Pass another file, or a new one.")
     return bool(application == APPLICATION)
+
+
+def _forget_erasures(connection: sqlite3.Connection) -> None:
+    connection.execute("delete from erasure")
 
 
 def _first(row: Any) -> Any:
