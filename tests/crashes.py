@@ -33,8 +33,8 @@ from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
 from alphafair.engine.addresses import is_url, with_schema
 from alphafair.engine.store.postgres import PostgresLedger
 from alphafair.engine.store.sqlite import SqliteStore
-from tests.stores import Path as Address, rows_of
-from tests.stores import QueriedStore, open_store
+from tests.stores import Path as Address
+from tests.stores import QueriedStore, open_store, rows_of
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40
@@ -49,8 +49,8 @@ PERIOD, SPEED = 60, 5_000  # seconds of a period of `timed`, and seconds that pa
 STARTED = time.time_ns()
 TINY = (2.0**-1074, 0.0, 2.0**-900, 2.0**-560)  # what decayed rewards become: at first an experiment has no others
 ARMS = ("ada", "ben", "cyd")
-TIMED_REWARDS = """select r.seq, r.at, d.arm, r.reward from reward r join decision d on d.event = r.decision
-    where d.experiment = ? order by r.seq"""
+TIMED_REWARDS = """select r.position, r.at, d.arm, r.reward from reward r join decision d on d.event = r.decision
+    where d.experiment = ? order by r.position"""
 Request = Decide | Reward | Activate
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
 
@@ -236,7 +236,9 @@ class Witness:
                     rows("select 1 from activation r join decision d on d.event = r.decision where d.id = ?", (id,))
                 )
             else:
-                found = rows("select reward from reward r join decision d on d.event = r.decision where d.id = ?", (id,))
+                found = rows(
+                    "select reward from reward r join decision d on d.event = r.decision where d.id = ?", (id,)
+                )
                 kept = found in ([(value_of(id),)], [(None,)])
             if not kept:
                 self.faults.append(f"{kind} {id} was acknowledged and lost")
@@ -257,8 +259,8 @@ class Witness:
             self.faults.append(f"a boundary was written twice: {begun}")
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
-        for position, at, arm, reward in rows_of(engine, 
-            TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
+        for position, at, arm, reward in rows_of(
+            engine, TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
         ):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):

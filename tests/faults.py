@@ -348,11 +348,11 @@ def create(node: Node) -> None:
 
 def report(server: postgres.Server, schema: str, clients: list[Client], faults: Faults) -> dict[str, Any]:
     """Compare the books of all clients with the database."""
-    decided = server.execute("select id, arm, propensity, seq from decision order by seq", schema)
+    decided = server.execute("select id, arm, propensity, position from decision order by position", schema)
     both = "reward r join decision d on d.experiment = r.experiment and d.event = r.decision"
-    rewarded = server.execute(f"select d.id, r.reward, r.seq from {both}", schema)
-    there = {id: (ARMS[arm], propensity, seq) for id, arm, propensity, seq in decided}
-    paid = {id: (reward, seq) for id, reward, seq in rewarded}
+    rewarded = server.execute(f"select d.id, r.reward, r.position from {both}", schema)
+    there = {id: (ARMS[arm], propensity, position) for id, arm, propensity, position in decided}
+    paid = {id: (reward, position) for id, reward, position in rewarded}
     problems = [problem for client in clients for problem in client.problems]
     lost = []
     for client in clients:
@@ -427,7 +427,7 @@ def append_unconditionally() -> None:
 
 def moved_by(kind: Any, row: Any, positions: int) -> tuple[Any, ...]:
     """An event at a later position, as if it had been drawn from the state just before it."""
-    moved = {"seq", "state_version"}
+    moved = {"position", "state_version"}
     return tuple(value + positions if name in moved else value for name, value in zip(kind._fields, row, strict=True))
 
 

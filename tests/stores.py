@@ -21,8 +21,8 @@ import psycopg
 import pytest
 
 from alphafair.engine import Engine, addresses
-from alphafair.engine.store.ledger import EVENT_TABLES
 from alphafair.engine.live import Condition, Kind, LiveState
+from alphafair.engine.store.ledger import EVENT_TABLES
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
 from tests.postgres import Server

@@ -53,7 +53,7 @@ def test_the_last_state_is_read_and_not_learned_again(path: Path) -> None:
     with Engine.open(path) as engine:
         state = live_state(engine, "plain").experiments["plain"].policy.snapshot().arrays
     with closing(sqlite3.connect(path)) as file:
-        key = "select seq from change where kind = 'create' and body ->> '$.name' = 'plain'"
+        key = "select experiment from change where kind = 'create' and body ->> '$.name' = 'plain'"
         (blob,) = file.execute(f"select state from snapshot where experiment = ({key}) order by seq limit 1").fetchone()
     older = State.from_bytes(blob).arrays
     assert older["seen"] <= state["seen"]

@@ -30,11 +30,11 @@ class Recording(SqliteStore):
 
     settled: list[int]
 
-    def append(self, expected: int, last: int, rows: Any, *updates: Any) -> None:
+    def commit(self, parts: Any, statements: Any = ()) -> None:
         if not hasattr(self, "settled"):
             self.settled = []
-        super().append(expected, last, rows, *updates)
-        self.settled.append(len(rows.get(Settled, ())))
+        super().commit(parts, statements)
+        self.settled.append(sum(len(part.rows[Settled]) for part in parts))
 
 
 class Clock:

@@ -16,12 +16,23 @@ from alphafair import AlphaFair, AlphaFairBandit, Engine
 from alphafair.algorithms import POLICIES, BasePolicy, register
 from alphafair.cli import app as program
 from alphafair.engine import Decide, Mismatch, Outcome, PolicyFailed, Receipt, RequestError, Reward, restore
-from alphafair.engine.store.ledger import Decided, Late, Settled
+from alphafair.engine.store.ledger import Decided, Late, Part, Settled
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.values import Decision, State
 from tests.serving import error, running
-from tests.stores import address_of, both_stores, execute, is_postgres, ledger_of, live_state, make_stale, open_store, rows_of
+from tests.stores import (
+    address_of,
+    both_stores,
+    execute,
+    is_postgres,
+    key_of,
+    live_state,
+    make_stale,
+    open_store,
+    rows_of,
+    store_of,
+)
 
 pytestmark = both_stores
 
@@ -357,7 +368,7 @@ def test_a_rollback_repairs_an_experiment(engine: Engine, path: Path) -> None:
 def test_verify_reports_other_differences_first(engine: Engine, path: Path) -> None:
     learned_badly(engine)
     engine.close()
-    execute(path, "update reward set reward = 0.75 where seq = (select min(seq) from reward)")
+    execute(path, "update reward set reward = 0.75 where position = (select min(position) from reward)")
     with Engine.open(path, read_only=True) as reader, pytest.raises(Mismatch, match="good"):
         reader.verify()
 
@@ -557,20 +568,23 @@ def test_a_policy_that_cannot_report_is_reported(engine: Engine) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_store_refuses_numbers_that_are_not_finite(engine: Engine, bad: float) -> None:
-    position, ledger = engine.experiment("home").position, ledger_of(engine, "home")
+    key, store = key_of(engine, "home"), store_of(engine, "home")
+    (head,) = store.heads(key)
     blob = np.array([0.5, bad]).tobytes()
-    decided = (position + 1, "x", 1, 0, 0, 0.5, position, 1, 0, None, None, 0, 0)
+    decided = ("x", 0, 0, 0.5, head.position, 1, 0, None, None, 0, 0)
     for kind, row in (
-        (Decided, (*decided[:5], bad, *decided[6:])),
-        (Decided, (*decided[:10], blob, 0, 0)),
-        (Settled, (position + 1, 3, bad, "client", None, 0)),
-        (Settled, (position + 1, 3, None, "client", blob, 0)),
-        (Late, (position + 1, 3, bad, None, 0)),
-        (Late, (position + 1, 3, None, blob, 0)),
+        (Decided, (*decided[:3], bad, *decided[4:])),
+        (Decided, (*decided[:8], blob, 0, 0)),
+        (Settled, (3, bad, "client", None, 0)),
+        (Settled, (3, None, "client", blob, 0)),
+        (Late, (3, bad, None, 0)),
+        (Late, (3, None, blob, 0)),
     ):
+        part = Part(head, store.numbers(), 0)
+        part.rows[kind].append((part.next(), key, part.position, *row))
         with pytest.raises(Mismatch, match="not finite"):
-            ledger.append(position, position + 1, {kind: [row]})
-    assert ledger.position == position
+            store.commit([part])
+    assert store.heads(key) == [head]
     engine.verify()
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from alphafair import Engine, InvalidArgument
 from alphafair.engine import Mismatch, Outcome, Unavailable
-from alphafair.engine.store.migrate import schema
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
 from alphafair.service.server import log_store
 from tests.serving import ARMS, running, wait_until_ready
+from tests.stores import rows_of
 from tests.test_service_process import refused, serving
 
 
@@ -224,11 +224,6 @@ def test_a_removed_lock_does_not_mix_two_histories(path: Path) -> None:
     second._store.close()
     first.verify()
     first.close()
-
-
-def test_migrations_are_numbered_without_gaps() -> None:
-    numbers = [number for number, _, _ in schema()]
-    assert numbers == list(range(1, len(numbers) + 1))
 
 
 # the program

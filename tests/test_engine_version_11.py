@@ -19,7 +19,6 @@ import pytest
 
 from alphafair.engine import Engine, engine, experiment, live, verify
 from alphafair.engine.addresses import open_store
-from alphafair.engine.experiment import same_state
 from alphafair.values import State
 from tests.make_version_11_ledger import described
 from tests.postgres import Server

@@ -17,9 +17,9 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
+from alphafair.engine.replay import Replay
 from alphafair.engine.store.ledger import split_state
 from alphafair.engine.store.migrate import with_present_names
-from alphafair.engine.replay import Replay
 from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.values import State
@@ -29,8 +29,8 @@ DATA = Path(__file__).parent / "data"
 SAID: dict[str, Any] = json.loads((DATA / "version-8.json").read_text())
 GROUPS = {"lamp": "ada", "desk": "ada", "chair": "ben"}
 CREATED = "select body from change where kind = 'create'"
-WAITING = """select d.id from decision d join change c on c.seq = d.experiment left join reward r on r.decision = d.seq
-    where c.body ->> '$.name' = ? and r.seq is null and d.seq < c.seq + 1000"""
+WAITING = """select d.id from decision d join experiment e on e.key = d.experiment left join reward r on r.decision = d.event
+    where e.name = ? and r.event is null and d.event < e.key + 1000"""
 ADAPTIVE = {"groups", "arms", "full", "rolled back"}
 ENTITLED = {"ada": 1.0, "ben": 2.0, "cyd": 3.0}
 EXPECTED: dict[str, GroupStatus | None] = {
@@ -123,16 +123,17 @@ def test_every_propensity_of_version_8_is_recomputed(path: Path, name: str) -> N
     Not that of the adaptive policy, whose formulas have changed since.
     """
     SqliteStore(path).close()  # brings it up to date
-    ledger = SqliteStore(path, read_only=True)
+    store = SqliteStore(path, read_only=True)
     try:
-        ((key,),) = ledger.rows("select seq from change where kind = 'create' and body ->> '$.name' = ?", (name,))
-        replay = Replay(ledger, ledger.position, check=True, only=key)
+        (head,) = (head for head in store.heads() if head.name == name)
+        key = head.key
+        replay = Replay(store, {key: head.position}, check=True)
         experiment = replay.run()[key]
         assert not replay.unproved
         assert experiment.unhealthy is None
         assert experiment.tally.decisions > 30
     finally:
-        ledger.close()
+        store.close()
 
 
 def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ def test_a_node_that_was_away_draws_again(nodes: Nodes) -> None:
         receipt = first.decide("home", "new-3")
     assert append.call_count == 2
     assert first.experiment("home").contexts == 11
-    ((version, seq),) = _rows(first, f"select state_version, seq from decision where id = '{receipt.id}'")
-    assert version == seq - 1 == old + 20
+    ((version, position),) = _rows(first, f"select state_version, position from decision where id = '{receipt.id}'")
+    assert version == position - 1 == old + 20
     first.verify()
 
 
@@ -228,7 +228,7 @@ def test_times_never_fall(url: str) -> None:
         first.create("home", arms=ARMS, reward_wait=60.0)
         for k in range(6):
             (first, second)[k % 2].decide("home", "v")
-        times = [at for (at,) in _rows(first, "select at from decision order by seq")]
+        times = [at for (at,) in _rows(first, "select at from decision order by position")]
         assert times == sorted(times)
         assert first.verify() == second.verify() == 7
 
@@ -277,7 +277,7 @@ def test_snapshots_of_several_nodes(nodes: Nodes) -> None:
             engine = nodes[k % 2]
             engine.reward(engine.decide("home", f"v{k % 3}").id, 0.5)
             engine.maintain()
-    saved = [seq for (seq,) in _rows(first, "select seq from snapshot order by seq")]
+    saved = [position for (position,) in _rows(first, "select position from snapshot order by position")]
     assert 1 <= len(saved) <= 3
     assert saved[-1] > 20
     with Engine.open(first._store.address) as third:
@@ -374,14 +374,14 @@ def test_an_acknowledged_answer_has_a_commit_of_its_own(nodes: Nodes) -> None:
     first, _ = nodes
     with _losing("after"):
         receipt = first.decide("home", "v")
-    query = f"select p.xmin::text, d.xmin::text from position p, decision d where d.id = '{receipt.id}'"
+    query = f"select p.xmin::text, d.xmin::text from experiment p, decision d where d.id = '{receipt.id}'"
     ((confirmed, written),) = _rows(first, query)
     assert int(confirmed) > int(written)
     ((status,),) = _rows(first, f"select pg_xact_status('{confirmed}'::xid8)")
     assert status == "committed"
     first.decide("home", "w")
     ((own, row),) = _rows(
-        first, "select p.xmin::text, d.xmin::text from position p, decision d order by d.seq desc limit 1"
+        first, "select p.xmin::text, d.xmin::text from experiment p, decision d order by d.position desc limit 1"
     )
     assert own == row  # without a lost connection one commit is enough
     assert first.verify() == 3
@@ -401,8 +401,8 @@ def test_another_node_is_quicker_after_a_lost_connection(nodes: Nodes) -> None:
 
     with mock.patch.object(PostgresLedger, "_executed", lost):
         receipt = first.decide("home", "slow")
-    ((seq,),) = _rows(first, f"select seq from decision where id = '{receipt.id}'")
-    assert seq == 3
+    ((position,),) = _rows(first, f"select position from decision where id = '{receipt.id}'")
+    assert position == 3
     assert first.verify() == second.verify() == 3
 
 
@@ -589,7 +589,7 @@ def test_a_transaction_that_is_left_open_is_ended(nodes: Nodes) -> None:
     with store.connections.one() as stopped:
         stopped.execute("set idle_in_transaction_session_timeout = '200ms'")
         stopped.execute("begin")
-        stopped.execute("select last from position for update")
+        stopped.execute("select position from experiment for update")
         second.decide("home", "v")  # waits until the server has ended that session
         with pytest.raises(psycopg.Error):
             stopped.execute("commit")
@@ -603,7 +603,7 @@ def test_a_lock_that_is_held_too_long(nodes: Nodes) -> None:
     impatient = mock.patch.dict(postgres_connections.SESSION, {"lock_timeout": "100ms"})
     with impatient, Engine.open(store.address) as third, store.connections.one() as holder:
         holder.execute("begin")
-        holder.execute("select last from position for update")
+        holder.execute("select position from experiment for update")
         with pytest.raises(Unavailable, match="lock timeout"):
             third.decide("home", "v", id="x")
         holder.execute("rollback")
@@ -760,7 +760,7 @@ def test_options_of_an_address_do_not_change_what_nodes_rely_on(postgres_server:
         found = {name: _rows(engine, f"show {name}")[0][0] for name in given}
     schema = url.rpartition("=")[2]
     assert found == {**given, "search_path": schema, "lock_timeout": "5s"}
-    assert postgres_server.execute("select name from position", schema) == [("home",)]
+    assert postgres_server.execute("select name from experiment", schema) == [("home",)]
     postgres_server.execute(f"drop schema {schema} cascade")
 
 

@@ -93,7 +93,7 @@ def answers(data: bytes, methods: list[str]) -> list[tuple[int, bytes]]:
 
 
 def decided(shop: Running, id: str) -> bool:
-    return bool(shop.rows_of(engine, "select count(*) from decision where id = ?", (id,))[0][0])
+    return bool(rows_of(shop.engine, "select count(*) from decision where id = ?", (id,))[0][0])
 
 
 # in pieces, behind each other

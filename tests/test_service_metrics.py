@@ -17,9 +17,8 @@ import pytest
 
 from alphafair.engine import Engine, Unavailable
 from alphafair.engine.store.ledger import split_state
-from alphafair.engine.store.migrate import schema
 from tests.serving import ARMS, Running, running, told
-from tests.stores import both_stores, ledger_of, live_state, open_store, sqlite_only
+from tests.stores import both_stores, live_state, open_store, sqlite_only, store_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -189,7 +188,7 @@ def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
                     old = json.loads(body)
                     old["tally"] = tally_as_before(old["tally"])
                     file.execute("update change set body = ? where seq = ?", (json.dumps(old), seq))
-                (text,) = (text for _, name, text in schema() if name == "settled_by_source")
+                (text,) = (text for _, name, text in older(SQLITE) if name == "settled_by_source")
                 file.executescript(text)
         with running(path, engine=Engine(open_store(path), 0, clock=lambda: now[0])) as books.shop:
             check_experiments(books)
@@ -211,13 +210,13 @@ def tally_as_before(text: str) -> str:
 def test_failed_commits_are_not_counted(books: Bookkeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     books.create("home")
     books.decide("home", "one")
-    ledger = ledger_of(books.shop.engine, "home")
+    store = store_of(books.shop.engine, "home")
     with monkeypatch.context() as patch:
 
         def fail(*arguments: Any, **settings: Any) -> None:
             raise Unavailable("disk is full")
 
-        patch.setattr(ledger, "append", fail)
+        patch.setattr(store, "commit", fail)
         for _ in range(3):
             books.reward("home", "one", 1.0, 503)
     books.reward("home", "one", 1.0, first=True)

@@ -816,16 +816,16 @@ class Engine:
         self._check_open()
         if self._only is None:
             self._find_ledgers()
-        n_events, unproved = 0, list[PolicyFailed]()
-        for each in self._engines():
+        n_events, unproved, engines = 0, list[PolicyFailed](), self._engines()
+        for each in engines:
             with each.reading() as live, each.store.reader() as reader:
-                if n_events == 0:
-                    reader.check_pages()
-                    check_store(reader)
+                reader.check_pages()
                 with reader.at_one_moment():
                     is_same = not live.is_behind()  # otherwise another process has written since
                     labels = {key: found.contexts for key, found in live.by_key.items()}
                     check_rows(reader, labels.keys(), labels if is_same else None)
+                    if each is engines[0]:
+                        check_store(reader)
                 try:
                     check_states(reader, live.by_key, progress)
                 except PolicyFailed as failed:

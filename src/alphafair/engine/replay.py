@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
         which = (self.experiment == key) & (position > after) & (position <= until)
         steps = replace(self.steps[which], masks=self.masks.get(key, {}), full=self.full.get(key, {}))
         if steps.full:
-            _set_full_rewards(steps)
+            _set_full_rewards(steps, key)
         return self.order[which], steps
 
     def split(self, which: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
@@ -200,24 +200,23 @@ def _check_possible(places: NDArray[np.float64], numbers: NDArray[np.float64]) -
         raise impossible_number(int(key), int(position))
 
 
-def _set_full_rewards(steps: Steps) -> None:
+def _set_full_rewards(steps: Steps, key: int) -> None:
     """Set the reward of the drawn arm where the rewards of all arms are known."""
     paid = np.flatnonzero(steps.kind < EXPIRED)
     for t, position, arm in zip(paid.tolist(), steps.position[paid].tolist(), steps.arm[paid].tolist(), strict=True):
         if position in steps.full:
             values = np.frombuffer(steps.full[position][1], dtype="<f8")
             if arm >= len(values):
-                raise Mismatch(f"the reward at position {position} has {len(values)} arms, and not arm {arm}.")
+                raise impossible_number(key, position)
             steps.reward[t] = values[arm]
 
 
 def impossible_number(experiment: int | str, position: int) -> Mismatch:
-    return Mismatch(f"the event at position {position} of {_named(experiment)} has an impossible context or arm.")
+    return Mismatch(f"{_named(experiment)}: event {position} has an impossible context or arm.")
 
 
 def without_decision(table: str, experiment: int | str, position: int) -> Mismatch:
-    where = f"{table} at position {position} of {_named(experiment)}"
-    return Mismatch(f"the {where} belongs to no decision before it.")
+    return Mismatch(f"{_named(experiment)}: {table} {position} belongs to no decision before it.")
 
 
 def _named(experiment: int | str) -> str:

@@ -41,11 +41,11 @@ def check_rows(store: Store, keys: Collection[int], in_memory: Mapping[int, Mapp
     for key, head in heads.items():
         created = changes[key][0] if changes[key] else None
         if created is None or (created.position, created.kind) != (1, "create"):
-            raise Mismatch(f"{head.name} (experiment {key}) has no change at position 1 that creates it.")
+            raise Mismatch(f"{head.name}: position 1 does not create it.")
         if json.loads(created.body)["name"] != head.name:
-            raise Mismatch(f"{head.name} (experiment {key}) was created under another name.")
+            raise Mismatch(f"{head.name}: it was created under another name.")
         if questions.time_of(store, key, head.position) != head.at:
-            raise Mismatch(f"{head.name}: the last event, at position {head.position}, has another time.")
+            raise Mismatch(f"{head.name}: position {head.position}, the last, has another time.")
     names = {key: head.name for key, head in heads.items()}
     in_file = {key: _check_contexts(store, key, name, changes[key]) for key, name in names.items()}
     _check_decisions(store, heads, changes)
@@ -56,18 +56,31 @@ def check_rows(store: Store, keys: Collection[int], in_memory: Mapping[int, Mapp
 
 def check_store(store: Store) -> None:
     """Raise `Mismatch` for the first row of no experiment, or one that does not follow from those before it."""
+    heads = {head.key: head for head in store.heads()}
     if (outside := questions.event_outside(store)) is not None:
         table, key, position = outside
-        raise Mismatch(f"{table} at position {position} belongs to experiment {key}, which has no such position.")
+        whose = f"experiment {key}, which was not created"
+        if key in heads:
+            whose = f"{heads[key].name}, which ends at position {heads[key].position}"
+        raise Mismatch(f"{table} {position} belongs to {whose}.")
     if (context := questions.context_outside(store)) is not None:
         number, key = context
         raise Mismatch(f"context {number} belongs to experiment {key}, which was not created.")
     counted = questions.n_events(store)
-    for head in store.heads():
+    for head in heads.values():
         if counted.get(head.key, 0) != head.position:
             n_events = counted.get(head.key, 0)
             raise Mismatch(f"{head.name} has {n_events} events in the log, but {head.position} positions.")
-    _check_order(store)
+    if (orphan := questions.without_decision(store)) is not None:
+        table, key, position = orphan
+        raise without_decision(table, heads[key].name, position)
+    if (unknown := questions.unknown_source(store)) is not None:
+        key, position, source = unknown
+        which = f"{heads[key].name}: reward {position} has the source {source!r}"
+        raise Mismatch(f"{which}, which is none of {', '.join(SOURCES)}.")
+    if (found := questions.out_of_order(store)) is not None:
+        table, key, position, decision, why = found
+        raise Mismatch(f"{heads[key].name}: {table} {position} belongs to decision {decision}, {why}.")
 
 
 def _check_positions(store: Store, heads: Mapping[int, Head]) -> None:
@@ -78,25 +91,26 @@ def _check_positions(store: Store, heads: Mapping[int, Head]) -> None:
         rows = questions.places(store, low, high)
         twice = (np.diff(rows[:, 0]) == 0).nonzero()[0]
         for _, key, position in rows[twice][:1].tolist():
-            raise Mismatch(f"position {position} of experiment {key} has two events in the log, or the events of two.")
+            name = heads[key].name if key in heads else f"experiment {key}"
+            raise Mismatch(f"{name}: position {position} has 2 events in the log.")
         for key in np.unique(rows[:, 1]).tolist():
             if key not in heads:
                 continue
             mine = rows[rows[:, 1] == key]
             expected = np.arange(reached[key] + 1, reached[key] + 1 + len(mine))
             for number in (mine[:, 2] != expected).nonzero()[0][:1].tolist():
-                raise Mismatch(f"position {expected[number]} of {heads[key].name} has no event in the log.")
+                raise Mismatch(f"{heads[key].name}: position {expected[number]} has no event in the log.")
             reached[key] += len(mine)
             marks = questions.marks(store, key, low, high)
             if marks is not None:
                 marked = (mine[:, 2] % MARKED == 0) | (mine[:, 2] == 1)
                 if marks != [(position // MARKED, low + event) for event, _, position in mine[marked].tolist()]:
-                    raise Mismatch(f"the marks of {heads[key].name} are not those of its positions.")
+                    raise Mismatch(f"{heads[key].name}: its marks are not those of its positions.")
     for key, head in heads.items():
         if reached[key] < head.position:
-            raise Mismatch(f"position {reached[key] + 1} of {head.name} has no event in the log.")
+            raise Mismatch(f"{head.name}: position {reached[key] + 1} has no event in the log.")
         if reached[key] > head.position:
-            raise Mismatch(f"{head.name} has events after position {head.position}, its last.")
+            raise Mismatch(f"{head.name}: position {head.position + 1} is after the last.")
 
 
 def _check_contexts(store: Store, key: int, name: str, changes: list[Change]) -> dict[str, int]:
@@ -150,21 +164,6 @@ def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[i
         last = versions[key][bisect_right(versions[key], state_version) - 1]
         if policy_version != last:
             raise Mismatch(f"{which} was drawn under version {policy_version}; the last change before it was {last}.")
-
-
-def _check_order(store: Store) -> None:
-    """Activations, rewards and late rewards follow a decision that could have them."""
-    if (orphan := questions.without_decision(store)) is not None:
-        raise without_decision(*orphan)
-    if (unknown := questions.unknown_source(store)) is not None:
-        key, position, source = unknown
-        where = f"the reward at position {position} of experiment {key}"
-        raise Mismatch(f"{where} has the source {source!r}, which is none of {', '.join(SOURCES)}.")
-    if (found := questions.out_of_order(store)) is not None:
-        table, key, position, decision, what = found
-        raise Mismatch(
-            f"the {table} at position {position} of experiment {key} belongs to decision {decision}, {what}."
-        )
 
 
 def _check_books(store: Store, changes: list[Change]) -> None:
