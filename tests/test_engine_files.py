@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from alphafair import Engine, InvalidArgument
 from alphafair.engine import Mismatch, Outcome, Unavailable
+from alphafair.engine.live import LiveState
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
 from alphafair.service.server import log_store
@@ -265,3 +267,23 @@ def test_the_clock_lag_is_shown_to_keys_only(path: Path) -> None:
         assert shop.http.get("/ready").json()["clock_behind_seconds"] == pytest.approx(7200, abs=120)
         numbers = dict(line.rsplit(" ", 1) for line in shop.http.get("/metrics").text.splitlines())
         assert float(numbers["alphafair_clock_behind_seconds"]) == pytest.approx(7200, abs=120)
+
+
+def test_a_reader_follows_a_writer_without_loading_the_file_again(path: Path) -> None:
+    """New experiments, contexts with the same numbers, and erasures of one of them only."""
+    with Engine.open(path, seed=1) as engine, Engine.open(path, read_only=True) as reader:
+        assert reader.experiments() == []
+        with mock.patch.object(LiveState, "load", side_effect=AssertionError("loaded again")):
+            for name in ("home", "other"):
+                engine.create(name, arms=ARMS, contexts=["known"], reward_wait=60.0)
+                for k in range(3):
+                    engine.reward(engine.decide(name, f"visitor-{k}").id, 0.5)
+                assert reader.experiment(name) == engine.experiment(name)
+            engine.erase("home", "visitor-1")
+            engine.decide("other", "visitor-1")
+            engine.decide("home", "visitor-1")
+            for name in ("home", "other"):
+                assert reader.experiment(name) == engine.experiment(name)
+            assert reader.experiment("home").contexts == 5
+            assert reader.experiment("other").contexts == 4
+            assert reader.verify() == engine.verify()
