@@ -29,7 +29,7 @@ UNDO = {  # what takes back a numbered step, where there is anything to take bac
 }
 EVENT_OF = "(select event from place where experiment = {0}.experiment and position = {0}.{1})"
 TO_12 = f"""
-update position set last = (select sum(position) from present_experiment);
+update position set last = (select coalesce(sum(position), 0) from present_experiment);
 insert into change select event, experiment, kind, body, state, at, by from present_change;
 insert into context select * from present_context;
 insert into decision select event, id, experiment, context, arm, propensity, {EVENT_OF.format("d", "state_version")},

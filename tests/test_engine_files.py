@@ -259,7 +259,8 @@ def test_the_clock_lag_is_shown_to_keys_only(path: Path) -> None:
     made(path)
     with Engine.open(path) as engine:
         later = int((time.time() + 7200) * 1e6)
-        rows_of(engine, "update decision set at = ?", (later,))
+        for table in ("decision", "experiment"):
+            rows_of(engine, f"update {table} set at = ?", (later,))
     key = keys.create(path, "read", "you")
     with running(path) as shop:
         assert shop.http.get("/ready").json() == {"ready": True}

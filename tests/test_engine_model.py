@@ -357,7 +357,8 @@ class Model:
 
 
 LABELS = """select case when d.id like 'erased-%' then null else d.id end, c.label from decision d
-    left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = ? order by d.event"""
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.experiment = ? order by d.event"""
 SETTLED = """select r.event, d.experiment, d.position from reward r join decision d on d.event = r.decision
     where r.experiment = ? and r.position > ? and r.source in ('default', 'expired', 'lapsed')"""
 NAMES = st.sampled_from(list(EXPERIMENTS))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairBandit, Engine, State
-from alphafair.engine import Decide, Unavailable, ledger, live, maintenance
+from alphafair.engine import Decide, Unavailable, live, maintenance
 from alphafair.engine.experiment import same_state
 from alphafair.engine.store import questions
-from alphafair.engine.store.ledger import Snapshot, SnapshotPiece
+from alphafair.engine.store.ledger import SNAPSHOTS_KEPT, Snapshot, SnapshotPiece
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, live_state, rows_of, store_of
@@ -175,7 +175,7 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine, writes: Writes) -
         rounds(engine, 15)
         while engine.maintain():
             pass
-    assert len(kept(engine)) == ledger.SNAPSHOTS_KEPT
+    assert len(kept(engine)) == SNAPSHOTS_KEPT
     key = live_state(engine, "large").experiments["large"].key
     assert sorted(pieces(engine)) == [(key, position) for position in kept(engine)]
     assert max(sizes) < 2 * PIECE

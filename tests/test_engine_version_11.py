@@ -8,7 +8,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import gzip
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -19,14 +18,13 @@ import pytest
 
 from alphafair.engine import Engine, engine, experiment, live, verify
 from alphafair.engine.addresses import open_store
-from alphafair.values import State
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
 
 DATA = Path(__file__).parent / "data"
 FILES = ("version-11", "version-11-single")
 CODE = "f61582b45b5915d9"  # of the kernels that made them
-KEPT = ("probabilities", "log", "history")
+KEPT = ("state", "probabilities", "log", "history")
 
 
 def records(name: str) -> dict[str, Any]:
@@ -71,20 +69,6 @@ def positions_of(path: Path) -> dict[str, list[int]]:
     return {json.loads(body)["name"]: sorted(found[key]) for key, body in named}
 
 
-def states_of(path: Path, before: dict[str, Any]) -> dict[str, State]:
-    """The states that a file of version 11 was closed with, which are those that its version said it had."""
-    states = {}
-    with contextlib.closing(sqlite3.connect(path)) as file:
-        query = """select json_extract(c.body, '$.name'), s.state, s.summary from snapshot s
-            join change c on c.seq = s.experiment where s.seq = (select last from position)"""
-        for name, blob, n_summary in file.execute(query):
-            saved = bytes(blob[: len(blob) - n_summary])
-            assert hashlib.sha256(saved).hexdigest() == before[name]["state"]
-            states[name] = State.from_bytes(saved)
-    assert states.keys() == before.keys()
-    return states
-
-
 def translated(experiment: dict[str, Any], seqs: list[int]) -> dict[str, Any]:
     """What was said of an experiment of a file, with its own positions for those of the file."""
 
@@ -104,10 +88,9 @@ def translated(experiment: dict[str, Any], seqs: list[int]) -> dict[str, Any]:
 
 def check_as_before(address: Any, name: str, folder: Path) -> None:
     """Everything that the version which made it said of it, but for what moves with the clock and the memory."""
-    before, states = records(name), dict[str, State]()
+    before = records(name)
     if isinstance(address, Path):
         seqs, was = positions_of(address), before["experiments"]
-        states = states_of(address, was)
         if len(was) > 1:
             before["experiments"] = {each: translated(was[each], seqs[each]) for each in was}
     with Engine(open_store(address), clock=lambda: 0) as opened:  # nothing becomes due
@@ -116,7 +99,7 @@ def check_as_before(address: Any, name: str, folder: Path) -> None:
     assert list(now["experiments"]) == list(before["experiments"])
     for name, was in before["experiments"].items():
         found = now["experiments"][name]
-        for part in (*KEPT, *(() if states else ("state",))):
+        for part in KEPT:
             assert found[part] == was[part], (name, part)
         moving = {"max_contexts"}
         same = {key: value for key, value in was["status"].items() if key not in moving}

@@ -29,7 +29,8 @@ DATA = Path(__file__).parent / "data"
 SAID: dict[str, Any] = json.loads((DATA / "version-8.json").read_text())
 GROUPS = {"lamp": "ada", "desk": "ada", "chair": "ben"}
 CREATED = "select body from change where kind = 'create'"
-WAITING = """select d.id from decision d join experiment e on e.key = d.experiment left join reward r on r.decision = d.event
+WAITING = """select d.id from decision d join experiment e on e.key = d.experiment
+    left join reward r on r.decision = d.event
     where e.name = ? and r.event is null and d.event < e.key + 1000"""
 ADAPTIVE = {"groups", "arms", "full", "rolled back"}
 ENTITLED = {"ada": 1.0, "ben": 2.0, "cyd": 3.0}
@@ -156,7 +157,7 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
 
 
 def test_a_reader_refuses_a_version_8_file(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"a file of version 12; got 8\. Open it for writing once"):
+    with pytest.raises(InvalidArgument, match=r"a file of version 13; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
     with Engine.open(path, read_only=True) as engine:

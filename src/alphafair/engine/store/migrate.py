@@ -146,6 +146,7 @@ create index temp.position_of_place on place (experiment, event, position);
 _PLACE = "(select p.position from temp.place p where p.event = {0}.seq)"
 _UP_TO = """(select p.position from temp.place p where p.experiment = d.experiment and p.event <= d.{0}
     order by p.event desc limit 1)"""
+_LATEST = "d.seq = (select max(s.seq) from old_snapshot s where s.experiment = d.experiment)"
 _FROM_12 = f"""
 insert into experiment select c.experiment, json_extract(c.body, '$.name'), p.position, p.at from old_change c
     join temp.place p on p.event = (select max(event) from temp.place l where l.experiment = c.experiment)
@@ -165,6 +166,10 @@ insert into reward select r.seq, d.experiment, {_PLACE.format("r")}, r.decision,
 insert into late_reward select l.seq, d.experiment, {_PLACE.format("l")}, l.decision, l.reward, l.rewards, l.at
     from old_late_reward l join old_decision d on d.seq = l.decision order by l.seq;
 insert into mark select experiment, position / 256, event from temp.place where position % 256 = 0 or position = 1;
+insert into snapshot select d.experiment, {_UP_TO.format("seq")}, d.code_version,
+    tally_with_positions(d.experiment, d.tally), d.state, d.summary, '' from old_snapshot d where {_LATEST};
+insert into snapshot_piece select d.experiment, {_UP_TO.format("seq")}, d.number, d.bytes, ''
+    from old_snapshot_piece d where {_LATEST};
 insert into api_key select * from old_api_key;
 insert into erasure select * from old_erasure;
 """
@@ -173,7 +178,7 @@ insert into erasure select * from old_erasure;
 def _move_in_file(connection: sqlite3.Connection, path: Path, make: Callable[[], None]) -> None:
     """Bring a file from version 12 to 13: number the events of every experiment, and translate what names a position.
 
-    Snapshots are removed: the log is replayed from its beginning, once.
+    The last snapshot of every experiment is kept: an older version may have led to another state than this one.
     """
     moved = (*MOVED, "erasure", "scratch")
     for table in moved:
@@ -195,6 +200,9 @@ def _move_in_file(connection: sqlite3.Connection, path: Path, make: Callable[[],
         return found or 0
 
     connection.create_function(
+        "tally_with_positions", 2, lambda experiment, tally: _tally(tally, lambda at: translated(experiment, at))
+    )
+    connection.create_function(
         "with_positions", 2, lambda experiment, body: with_positions(body, lambda at: translated(experiment, at))
     )
     for statement in _statements(_FROM_12):
@@ -208,9 +216,12 @@ def with_positions(body: str, translated: Callable[[int], int]) -> str:
     fields = json.loads(body)
     if "position" in fields:
         fields["position"] = translated(fields["position"])
-    tally = json.loads(fields["tally"])
-    tally["settled_to"] = translated(tally.get("settled_to", 0))
-    return json.dumps({**fields, "tally": json.dumps(tally)})
+    return json.dumps({**fields, "tally": _tally(fields["tally"], translated)})
+
+
+def _tally(text: str, translated: Callable[[int], int]) -> str:
+    tally = json.loads(text)
+    return json.dumps({**tally, "settled_to": translated(tally.get("settled_to", 0))})
 
 
 def with_present_names(body: str) -> str:
