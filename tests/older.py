@@ -12,6 +12,7 @@ STEPS = {number: text for number, _, text in older(SQLITE)}
 KEYS, LEDGER = STEPS[2], STEPS[1]
 DECISION = "create table decision (" + LEDGER.split("create table decision (")[1].partition(") strict;")[0] + ") strict"
 UNDO = {  # what takes back a numbered step, where there is anything to take back
+    2: ["drop table api_key"],
     4: ["drop table scratch"],
     5: ["alter table change drop column by", "drop table api_key", KEYS],
     6: ["drop table erasure"],

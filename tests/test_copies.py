@@ -184,7 +184,7 @@ def test_an_experiment_that_is_committed_during_the_renaming_is_kept(
     tmp_path: Path, url: str, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction began before the target was looked at, and ends afterwards."""
-    path, rename = one_experiment(tmp_path / "shop.db"), PostgresStore.rename
+    path, rename = one_experiment(tmp_path / "shop.db"), PostgresStore.take_name
     Engine.open(url).close()
     schema = url.rpartition("=")[2]
 
@@ -198,7 +198,7 @@ def test_an_experiment_that_is_committed_during_the_renaming_is_kept(
             finally:
                 waiting.join()
 
-    monkeypatch.setattr(PostgresStore, "rename", slow)
+    monkeypatch.setattr(PostgresStore, "take_name", slow)
     with pytest.raises(InvalidArgument, match="a database without experiments and keys"):
         copy(path, url)
     assert postgres_server.execute("select name from experiment", schema) == [("early",)]

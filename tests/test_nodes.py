@@ -22,13 +22,13 @@ from alphafair.engine import (
     Reward,
     Unavailable,
     Uncertain,
-    postgres_connections,
-    postgres_store,
 )
 from alphafair.engine import experiment as experiment_module
 from alphafair.engine import live as live_module
+from alphafair.engine.store import connections as postgres_connections
+from alphafair.engine.store import postgres as postgres_store
 from alphafair.engine.store.ledger import Behind
-from alphafair.engine.store.postgres import PostgresLedger, PostgresStore
+from alphafair.engine.store.postgres import PostgresStore
 from alphafair.errors import InvalidArgument
 from alphafair.service.client import ServiceError
 from tests.postgres import Server
@@ -119,9 +119,9 @@ def test_a_node_that_was_away_draws_again(nodes: Nodes) -> None:
     for k in range(10):
         second.reward(second.decide("home", f"new-{k}").id, 1.0)
     assert first._of("home").live.position == old
-    with mock.patch.object(PostgresLedger, "append", autospec=True, side_effect=PostgresLedger.append) as append:
+    with mock.patch.object(PostgresStore, "commit", autospec=True, side_effect=PostgresStore.commit) as commit:
         receipt = first.decide("home", "new-3")
-    assert append.call_count == 2
+    assert commit.call_count == 2
     assert first.experiment("home").contexts == 11
     ((version, position),) = _rows(first, f"select state_version, position from decision where id = '{receipt.id}'")
     assert version == position - 1 == old + 20
@@ -313,7 +313,8 @@ def test_an_append_without_the_condition_is_found_out(nodes: Nodes) -> None:
     """The control: a node appends wherever the log ends, and draws from a state that others have left behind."""
 
     def skipped(self: live_module.LiveState) -> None:
-        self.position, self.latest = self.store.position, self.store.last_time()
+        for (head,), experiment in ((self.store.heads(key), each) for key, each in self.by_key.items()):
+            experiment.position, self.latest = head.position, head.at
         self.decisions.clear()
 
     first, second = nodes
@@ -336,9 +337,9 @@ def test_an_append_without_the_condition_is_found_out(nodes: Nodes) -> None:
 
 def _losing(when: str, times: int = 1) -> Any:
     """Lose the connection before a commit, or after it and before its answer."""
-    executed, left = PostgresLedger._executed, itertools.count()
+    executed, left = PostgresStore._executed, itertools.count()
 
-    def lost(self: PostgresLedger, connection: Any, text: str, values: Any) -> bool:
+    def lost(self: PostgresStore, connection: Any, text: str, values: Any) -> bool:
         failing = next(left) < times
         if not failing:
             return executed(self, connection, text, values)
@@ -347,7 +348,7 @@ def _losing(when: str, times: int = 1) -> Any:
         connection.close()
         raise psycopg.OperationalError("the connection is closed")
 
-    return mock.patch.object(PostgresLedger, "_executed", lost)
+    return mock.patch.object(PostgresStore, "_executed", lost)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -390,16 +391,16 @@ def test_an_acknowledged_answer_has_a_commit_of_its_own(nodes: Nodes) -> None:
 def test_another_node_is_quicker_after_a_lost_connection(nodes: Nodes) -> None:
     """What was sent has not arrived, and another node appends at its position: the answer is drawn again."""
     first, second = nodes
-    executed, calls = PostgresLedger._executed, itertools.count()
+    executed, calls = PostgresStore._executed, itertools.count()
 
-    def lost(self: PostgresLedger, connection: Any, text: str, values: Any) -> bool:
-        if self.store is first._store and next(calls) == 0:
+    def lost(self: PostgresStore, connection: Any, text: str, values: Any) -> bool:
+        if self is first._of("home").store and next(calls) == 0:
             second.decide("home", "quick")
             connection.close()
             raise psycopg.OperationalError("the connection is closed")
         return executed(self, connection, text, values)
 
-    with mock.patch.object(PostgresLedger, "_executed", lost):
+    with mock.patch.object(PostgresStore, "_executed", lost):
         receipt = first.decide("home", "slow")
     ((position,),) = _rows(first, f"select position from decision where id = '{receipt.id}'")
     assert position == 3
@@ -520,9 +521,9 @@ def test_a_long_read_may_take_longer(nodes: Nodes) -> None:
     with store.connections.one() as short, store.connections.one(postgres_connections.LATER) as long:
         assert (short.limit, long.limit) == (10.0, 90.0)
         assert float(postgres_connections.SESSION["statement_timeout"].removesuffix("s")) < long.limit
-    ledger = nodes[0]._of("home").ledger
-    with ledger.at_one_moment():
-        assert ledger._pinned.limit == 90.0
+    store = nodes[0]._of("home").store  # type: ignore[assignment]
+    with store.at_one_moment():
+        assert store._pinned.limit == 90.0
     with store.connections.one() as again:
         assert again.limit == 10.0
 
@@ -585,7 +586,7 @@ def test_a_transaction_that_is_left_open_is_ended(nodes: Nodes) -> None:
     assert isinstance(store, PostgresStore)
     times = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "5s", "synchronous_commit": "on"}
     for name, value in times.items():
-        assert store.rows("select current_setting($1)", (name,)) == [(value,)]
+        assert store._rows("select current_setting($1)", (name,)) == [(value,)]
     with store.connections.one() as stopped:
         stopped.execute("set idle_in_transaction_session_timeout = '200ms'")
         stopped.execute("begin")
@@ -628,7 +629,7 @@ def test_all_connections_are_in_use(nodes: Nodes) -> None:
 
 def test_others_write_all_the_time(nodes: Nodes) -> None:
     first, _ = nodes
-    with mock.patch.object(PostgresLedger, "append", side_effect=Behind("never")), pytest.raises(Unavailable):
+    with mock.patch.object(PostgresStore, "commit", side_effect=Behind("never")), pytest.raises(Unavailable):
         first.decide("home", "v", id="x")
     assert first.decide("home", "v", id="x").id == "x"
     assert first.verify() == 2

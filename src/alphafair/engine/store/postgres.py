@@ -143,11 +143,12 @@ class PostgresStore:
                 connection.execute(f"create schema if not exists {schema}")
                 connection.execute("create sequence experiment_key")
             if 0 < done < NEWEST:
+                check_schema(connection, schema, set())
                 execute("set local statement_timeout = 0")
                 for each in ("seqscan", "hashjoin", "bitmapscan"):
                     execute(f"set local enable_{each} = on")
             migrate(execute, POSTGRES, done, read_only, lambda make: move_in_database(execute, self.path, make))
-            check_schema(connection, schema)
+            check_schema(connection, schema, PARTS)
         return not done
 
     def __repr__(self) -> str:
@@ -439,14 +440,18 @@ def has_table(connection: psycopg.Connection[Any], schema: str, table: str) -> b
     return bool(connection.execute(query, (schema, table)).fetchall())
 
 
-def check_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Refuse a schema that lacks a table, a column of its type or a constraint, or that has triggers or rules.
+PARTS: Final = POSTGRES.constraints | {  # tables with their columns and types, and `primary key` and `unique`
+    (table, f"{name} {type_}") for table, columns in POSTGRES.tables.items() for name, type_ in columns.items()
+}
+
+
+def check_schema(connection: psycopg.Connection[Any], schema: str, parts: set[tuple[str, str]]) -> None:
+    """Refuse a schema that lacks a column of its type or a constraint, or that has triggers or rules.
 
     All of that could change what is written or read. More tables, columns and indexes do no harm.
     """
-    columns = {(table, f"{name} {type_}") for table, found in POSTGRES.tables.items() for name, type_ in found.items()}
-    found = set(connection.execute(_FOUND, (schema,)).fetchall())
-    differing = sorted(f"{table}: {part}" for table, part in (columns | POSTGRES.constraints) - found)
+    lacking = parts - set(connection.execute(_FOUND, (schema,)).fetchall())
+    differing = sorted(f"{table}: {part}" for table, part in lacking)
     differing += sorted(name for (name,) in connection.execute(_ADDED, (schema,)).fetchall())
     if differing:
         allowed, repair = "a schema that alphafair made", "The schema was changed: restore a backup."
