@@ -34,7 +34,7 @@ from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
 from alphafair.engine.addresses import is_url, with_schema
 from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import Path as Address
-from tests.stores import QueriedStore, key_of, open_store, rows_of
+from tests.stores import QueriedStore, open_store, rows_of
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40

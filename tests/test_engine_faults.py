@@ -30,8 +30,8 @@ from alphafair.engine import (
     RequestError,
     Reward,
     Unavailable,
-    postgres_connections,
 )
+from alphafair.engine.store import connections as postgres_connections
 from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import both_stores, is_postgres, open_store, sqlite_only
 

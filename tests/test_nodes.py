@@ -292,8 +292,8 @@ def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
         first.reward(first.decide("home", f"v{k}").id, 0.5)
     live = first._of("home").live
     with mock.patch("alphafair.engine.maintenance.PIECE", 300):
-        live.snapshots.step(live.by_key.values(), live.position)
-        live.snapshots.step(live.by_key.values(), live.position)
+        live.snapshots.step(live.by_key.values())
+        live.snapshots.step(live.by_key.values())
         assert _rows(first, "select count(*) from snapshot_piece")[0][0] > 0
         live.snapshots.abandon()
     live.take_snapshots(least=1)
