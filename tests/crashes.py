@@ -335,7 +335,7 @@ def main() -> None:
     places: Any = tuple(options.folder / f"{name}.db" for name in names)
     if options.database is not None:
         places = tuple(with_schema(options.database, f"{name}_{options.folder.name}") for name in names)
-    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
+    with mock.patch("alphafair.engine.writer.SNAPSHOT_EVERY", SNAPSHOT_EVERY):
         print(json.dumps(run(places, options.kills, options.seed, options.early)))
 
 

@@ -21,10 +21,11 @@ import psycopg
 import pytest
 
 from alphafair.engine import Engine, addresses
-from alphafair.engine.live import Condition, Kind, LiveState
+from alphafair.engine.memory import Memory
 from alphafair.engine.store.ledger import EVENT_TABLES
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
+from alphafair.engine.writer import Condition, Kind, Writer
 from tests.postgres import Server
 
 Path = str | os.PathLike[str]
@@ -36,17 +37,22 @@ _stores: list[PostgresStore] = []  # opened by the test that runs
 COPIED = ("experiment", *EVENT_TABLES, "context", "snapshot", "snapshot_piece", "api_key")
 
 
-def live_state(engine: Engine, name: str | None = None) -> LiveState:
-    """The state in memory: of the ledger with an experiment, or of the only ledger."""
+def writer_of(engine: Engine, name: str | None = None) -> Writer:
+    """The writer of an experiment, or the only one."""
     if name is not None:
-        return engine._of(name).live
-    (only,) = engine._engines()
-    return only.live
+        return engine._of(name)
+    (only,) = engine._all_writers()
+    return only
+
+
+def live_state(engine: Engine, name: str | None = None) -> Memory:
+    """What is in memory: of the writer of an experiment, or of the only one."""
+    return writer_of(engine, name).memory
 
 
 def make_stale(engine: Engine, name: str | None = None) -> None:
     """Let memory be loaded again before it is used, as after a batch that could not be applied."""
-    live_state(engine, name).condition = Condition(Kind.STALE, "A test has asked for it.")
+    writer_of(engine, name).condition = Condition(Kind.STALE, "A test has asked for it.")
 
 
 def store_of(engine: Engine, name: str) -> Any:

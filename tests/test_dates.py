@@ -17,7 +17,8 @@ from alphafair.cli import app
 from alphafair.engine import Unavailable, Uncertain
 from alphafair.engine.dates import FIRST, LAST, date_of, microseconds
 from alphafair.engine.experiment import Experiment
-from alphafair.engine.live import LiveState
+from alphafair.engine.memory import Memory
+from alphafair.engine.writer import Writer
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.descriptions import Descriptions, NotDescribed
@@ -236,7 +237,7 @@ def unavailable(*arguments: Any, **named: Any) -> Any:
 
 AFTER = {
     "a change": (Experiment, "apply", failing, lambda engine: engine.set_alpha("home", 0.5), "set_alpha"),
-    "a period": (LiveState, "find_periodic", failing, lambda engine: engine.set_period("home", "1d"), "set_period"),
+    "a period": (Memory, "find_periodic", failing, lambda engine: engine.set_period("home", "1d"), "set_period"),
     "a rollback": (Experiment, "note", failing, lambda engine: engine.rollback("home", 1), "rollback"),
 }
 
@@ -273,7 +274,7 @@ def test_an_erasure_that_cannot_be_completed_is_uncertain(path: Path) -> None:
 def test_a_new_experiment_that_cannot_be_added_is_uncertain(path: Path) -> None:
     with Engine.open(path, seed=0) as engine:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LiveState, "add", failing)
+            patch.setattr(Memory, "add", failing)
             with pytest.raises(Uncertain):
                 engine.create("home", arms=ARMS)
         assert engine.experiments() == ["home"]
@@ -284,7 +285,7 @@ def test_what_fails_before_a_commit_is_not_uncertain(path: Path) -> None:
     with Engine.open(path, seed=0) as engine:
         engine.create("home", arms=ARMS)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LiveState, "commit", failing)
+            patch.setattr(Writer, "commit", failing)
             with pytest.raises(RuntimeError, match="a bug"):
                 engine.set_alpha("home", 0.5)
         assert len(engine.history("home")) == 1
@@ -294,7 +295,7 @@ def test_decisions_are_answered_although_no_snapshot_can_be_made(path: Path) -> 
     with Engine.open(path, seed=0) as engine:
         engine.create("home", arms=ARMS)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LiveState, "take_snapshots", failing)
+            patch.setattr(Writer, "take_snapshots", failing)
             assert engine.decide("home", "v").arm in ARMS
 
 

@@ -28,6 +28,7 @@ from tests.stores import (
     open_store,
     rows_of,
     sqlite_only,
+    writer_of,
 )
 
 LATE = "select d.position, l.reward from late_reward l join decision d on d.event = l.decision order by l.event"
@@ -253,7 +254,7 @@ def test_a_second_rollback_includes_the_decisions_closed_by_the_first(engine: En
     then = engine.experiment("home").position
     for _ in range(5):
         engine.decide("home", "v0")
-    live_state(engine, "home").take_snapshots(least=1)
+    writer_of(engine, "home").take_snapshots(least=1)
     engine.rollback("home", then)
     change = engine.experiment("home").position - 5
     policy = live_state(engine, "home").experiments["home"].policy
@@ -679,7 +680,7 @@ def test_many_threads_on_one_engine(engine: Engine) -> None:
 def test_snapshots_shorten_recovery_and_old_ones_are_removed(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alphafair.engine.live.SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr("alphafair.engine.writer.SNAPSHOT_EVERY", 10)
     engine.create("home", arms=["ada", "ben"])
     for k in range(300):
         engine.reward(engine.decide("home", f"v{k % 7}").id, 0.5)

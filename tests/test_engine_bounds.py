@@ -15,7 +15,7 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, RequestError, Reward
 from alphafair.engine.store.sqlite import SqliteStore
-from tests.stores import both_stores, live_state, rows_of, sqlite_only
+from tests.stores import both_stores, live_state, rows_of, sqlite_only, writer_of
 
 pytestmark = both_stores
 
@@ -148,7 +148,7 @@ def busy(engine: Engine, clock: Clock, n: int) -> None:
 @pytest.fixture
 def traced(tmp_path: Path) -> Iterator[tuple[Engine, Clock, list[str]]]:
     clock, statements = Clock(), list[str]()
-    patches = [mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 5)]
+    patches = [mock.patch("alphafair.engine.writer.SNAPSHOT_EVERY", 5)]
     small = {"PIECE": 1500, "REST": 0.0, "BYTES_PER_EVENT": 10_000}  # so that one is due, and done, while it is traced
     patches += [mock.patch(f"alphafair.engine.maintenance.{name}", value) for name, value in small.items()]
     with contextlib.ExitStack() as stack:
@@ -201,8 +201,8 @@ def instructions(engine: Engine, clock: Clock, n: int) -> float:
         n_steps += 1
         return 0
 
-    with mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 10**9):  # states do grow with contexts
-        while live_state(engine).snapshots.is_busy:
+    with mock.patch("alphafair.engine.writer.SNAPSHOT_EVERY", 10**9):  # states do grow with contexts
+        while writer_of(engine).snapshots.is_busy:
             engine.maintain()
         engine._store.connection.set_progress_handler(count, 100)
         busy(engine, clock, n)

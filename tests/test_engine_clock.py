@@ -14,9 +14,9 @@ import pytest
 
 from alphafair.engine import Engine, Reward, Unavailable
 from alphafair.engine import clock as clocks
-from alphafair.engine.live import Kind
+from alphafair.engine.writer import Kind
 from tests.serving import error, running, told, wait_for
-from tests.stores import both_stores, execute, live_state, open_store, sqlite_only
+from tests.stores import both_stores, execute, open_store, sqlite_only, writer_of
 
 pytestmark = both_stores
 
@@ -86,7 +86,7 @@ def test_nothing_is_written_after_a_jump_ahead(machine: Machine, path: Path) -> 
         for name, write in writes(engine).items():
             with pytest.raises(Unavailable, match=REASON):
                 write()
-            assert live_state(engine, "home").condition.kind is not Kind.STALE, name
+            assert writer_of(engine, "home").condition.kind is not Kind.STALE, name
         assert times(path) == before
         assert engine.experiment("home").pending == 2  # readers are served
         machine.jumps(-2 * HOUR)

@@ -69,7 +69,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    with mock.patch.multiple("alphafair.engine.live", SNAPSHOT_EVERY=7):
+    with mock.patch.multiple("alphafair.engine.writer", SNAPSHOT_EVERY=7):
         shop = Shop(tmp_path / "shop.db")
         yield shop
         shop.engine.close()

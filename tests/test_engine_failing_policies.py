@@ -32,6 +32,7 @@ from tests.stores import (
     open_store,
     rows_of,
     store_of,
+    writer_of,
 )
 
 pytestmark = both_stores
@@ -473,12 +474,12 @@ def test_a_state_that_cannot_be_saved_is_not_written(engine: Engine, path: Path)
     FAULT.put("snapshot", ArithmeticError("cannot"))
     with Engine.open(path) as engine:
         engine.decide("home", "v0")
-        live_state(engine, "home").take_snapshots(least=1)
+        writer_of(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy == "saving its state: ArithmeticError: cannot"
         assert engine.decide("home", "v1").propensity > 0.0  # it can be played all the same
         served(engine)
         FAULT.mend()
-        live_state(engine, "home").take_snapshots(least=1)
+        writer_of(engine, "home").take_snapshots(least=1)
         assert engine.experiment("home").unhealthy is None
         engine.verify()
 

@@ -236,7 +236,7 @@ class Session:
 @pytest.fixture(autouse=True)
 def _small_snapshots() -> Iterator[None]:
     with (
-        mock.patch("alphafair.engine.live.SNAPSHOT_EVERY", 4 if is_postgres() else 9),
+        mock.patch("alphafair.engine.writer.SNAPSHOT_EVERY", 4 if is_postgres() else 9),
         mock.patch("alphafair.engine.store.postgres.AGAIN", (0.0,) * 4),
     ):
         yield

@@ -13,7 +13,7 @@ import pytest
 
 from alphafair import Engine, InvalidArgument
 from alphafair.engine import Mismatch, Outcome, Unavailable
-from alphafair.engine.live import LiveState
+from alphafair.engine.writer import Writer
 from alphafair.service import keys
 from alphafair.service.errors import as_failure
 from alphafair.service.server import log_store
@@ -274,7 +274,7 @@ def test_a_reader_follows_a_writer_without_loading_the_file_again(path: Path) ->
     """New experiments, contexts with the same numbers, and erasures of one of them only."""
     with Engine.open(path, seed=1) as engine, Engine.open(path, read_only=True) as reader:
         assert reader.experiments() == []
-        with mock.patch.object(LiveState, "load", side_effect=AssertionError("loaded again")):
+        with mock.patch.object(Writer, "load", side_effect=AssertionError("loaded again")):
             for name in ("home", "other"):
                 engine.create(name, arms=ARMS, contexts=["known"], reward_wait=60.0)
                 for k in range(3):

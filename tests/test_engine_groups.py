@@ -13,7 +13,7 @@ from alphafair.engine import RequestError
 from alphafair.engine.experiment import GroupStatus
 from alphafair.errors import InvalidArgument
 from tests.serving import error, running
-from tests.stores import both_stores, live_state
+from tests.stores import both_stores, live_state, writer_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 ARMS = ["lamp", "desk", "chair"]
@@ -161,7 +161,7 @@ def test_the_first_group_that_is_entitled_to_more_keeps_that_over_a_restart(tmp_
         engine.create("home", arms=ARMS, policy=policy, groups=LABELS)
         engine.add_arm("home", "rug", group="cyd", entitlement=3.0)
         play(engine, 20)
-        live_state(engine).take_snapshots(1)
+        writer_of(engine).take_snapshots(1)
         then = engine.experiment("home")
         assert then.groups is not None
         assert then.groups.entitlements == {"ada": 1.0, "ben": 1.0, "cyd": 3.0}

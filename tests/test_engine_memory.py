@@ -17,7 +17,9 @@ import pytest
 
 from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain, experiment, live
+from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain, experiment
+from alphafair.engine import memory as memory_module
+from alphafair.engine import writer as writer_module
 from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.replay import Replay
@@ -85,7 +87,10 @@ def test_max_contexts_must_be_a_positive_integer(tmp_path: Path, value: Any) -> 
 
 
 def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
-    with mock.patch.object(live, "memory_limit", return_value=10**7), Engine.open(tmp_path / "shop.db") as engine:
+    with (
+        mock.patch.object(memory_module, "memory_limit", return_value=10**7),
+        Engine.open(tmp_path / "shop.db") as engine,
+    ):
         engine.create("wide", arms=[f"{k}" for k in range(500)])
         row = live_state(engine, "wide").experiments["wide"].policy._bytes_per_context
         limit = engine.experiment("wide").max_contexts
@@ -100,7 +105,7 @@ def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
 
 
 def test_at_least_one_context_is_allowed(tmp_path: Path) -> None:
-    with mock.patch.object(live, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
+    with mock.patch.object(memory_module, "memory_limit", return_value=1), Engine.open(tmp_path / "shop.db") as engine:
         engine.create("home", arms=ARMS)
         assert engine.experiment("home").max_contexts == 1
 
@@ -220,7 +225,7 @@ def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
     try:
         with mock.patch.object(Batch, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
             engine.decide("home", "v", "x")
-        with mock.patch.object(live, "Replay", Watching):
+        with mock.patch.object(memory_module, "Replay", Watching):
             assert engine.experiment("home").decisions == 2
     finally:
         gc.enable()
@@ -266,7 +271,10 @@ def test_a_failure_makes_it_unready_until_loading_works(engine: Engine, fault: s
 def test_loading_is_not_tried_with_every_request(engine: Engine) -> None:
     with mock.patch.object(Batch, "apply", side_effect=MemoryError), pytest.raises(Unavailable):
         engine.decide("home", "v")
-    with mock.patch.object(live, "RETRY", 1e9), mock.patch.object(Replay, "run", side_effect=MemoryError) as run:
+    with (
+        mock.patch.object(writer_module, "RETRY", 1e9),
+        mock.patch.object(Replay, "run", side_effect=MemoryError) as run,
+    ):
         for _ in range(5):
             with pytest.raises(Unavailable):
                 engine.decide("home", "v")
@@ -303,7 +311,7 @@ def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
         save(row)
 
     with (
-        mock.patch.object(live, "SNAPSHOT_EVERY", 1),
+        mock.patch.object(writer_module, "SNAPSHOT_EVERY", 1),
         mock.patch("alphafair.engine.maintenance.PIECE", 400),
         mock.patch("alphafair.engine.maintenance.REST", 0.0),
         mock.patch("alphafair.engine.maintenance.REST_AFTER_FAILURE", 0.0),

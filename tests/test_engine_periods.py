@@ -16,7 +16,7 @@ from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, Log, load_pol
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument, Mismatch
 from alphafair.evaluation import LogFile, doctor
-from tests.stores import both_stores, execute, is_postgres, live_state, open_store, store_of
+from tests.stores import both_stores, execute, is_postgres, live_state, open_store, store_of, writer_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -377,7 +377,7 @@ def test_verify_checks_the_books(engine: Engine, clock: Clock, name: str, by_han
     (_, second, _) = (change.position for change in engine.history("home") if change.kind == "new_period")
     if upgraded:
         live_state(engine, "home").find("home").code = "of an older version"
-        live_state(engine, "home").record_upgrade()
+        writer_of(engine, "home").record_upgrade()
         engine.verify()
     if upgraded and (name.endswith("accounts") or (by_hand and name == "carry")):
         return  # what older code did to accounts cannot be repeated
@@ -457,7 +457,7 @@ def test_a_boundary_between_two_looks_at_the_clock_is_not_lost(engine: Engine, c
     """The calendar until the change is applied up to the moment of the change."""
     engine.create("home", arms=["ada", "ben"], period="1d")
     clock.now += DAY - 0.5
-    times = live_state(engine)._clock
+    times = writer_of(engine)._clock
     times._wall = iter([int(clock.now * 1e9)] * 2 + [int((clock.now + 1) * 1e9)] * 99).__next__
     engine.set_period("home", None)
     times._wall = clock

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alphafair.engine.requests import Queue, Ticket
-from tests.stores import both_stores
+from alphafair.engine import Decide, Engine, Receipt, Reward
+from alphafair.engine import writer as writer_module
+from alphafair.engine.tickets import Call, Queue, Ticket
+from alphafair.engine.writer import Writer
+from tests.stores import both_stores, writer_of
 
 pytestmark = both_stores
 
@@ -17,28 +21,25 @@ PATIENCE = 30.0  # seconds after which a test has failed; none waits that long
 
 
 class Groups:
-    """Serves tickets by repeating their requests, and remembers the groups; `hold` keeps a leader inside."""
+    """A writer that answers with the requests themselves, and remembers the groups; `hold` keeps a leader inside."""
 
-    def __init__(self) -> None:
-        self.queue, self.groups = Queue(), list[list[Any]]()
+    def __init__(self, writer: Writer, patch: pytest.MonkeyPatch) -> None:
+        self.writer, self.groups = writer, list[list[Any]]()
         self.entered, self.hold = threading.Semaphore(0), threading.Semaphore(0)
+        patch.setattr(writer, "_answer", self.answer)
 
-    def lead(self, ticket: Ticket) -> None:
-        while not ticket.served:
-            group = self.queue.take(100)
-            self.groups.append([request for each in group for request in each.requests])
-            self.entered.release()
-            assert self.hold.acquire(timeout=PATIENCE)
-            for each in group:
-                each.answers = list(each.requests)
-                each.woken.set()
+    def answer(self, tickets: Sequence[Ticket]) -> list[list[Any]]:
+        self.groups.append([request for each in tickets for request in each.requests])
+        self.entered.release()
+        assert self.hold.acquire(timeout=PATIENCE)
+        return [list(each.requests) for each in tickets]
 
-    def call(self, request: Any) -> tuple[threading.Thread, Ticket]:
-        """A caller in a thread of its own."""
-        ticket = Ticket([request])
-        thread = threading.Thread(target=self.queue.wait, args=(ticket, self.lead))
+    def call(self, request: Any) -> tuple[threading.Thread, list[Any]]:
+        """A caller in a thread of its own, and what it is answered."""
+        answers = list[Any]()
+        thread = threading.Thread(target=lambda: answers.extend(self.writer.submit([request])))
         thread.start()
-        return thread, ticket
+        return thread, answers
 
     def until(self, condition: Callable[[], bool]) -> None:
         waiting = threading.Event()
@@ -49,67 +50,157 @@ class Groups:
         raise AssertionError("it never came to that")
 
 
-def test_requests_that_arrive_during_a_batch_are_the_next_batch() -> None:
-    groups = Groups()
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with Engine.open(tmp_path / "shop.db", seed=1) as engine:
+        engine.create("home", arms=["ada", "ben"])
+        yield engine
+
+
+@pytest.fixture
+def groups(engine: Engine) -> Iterator[Groups]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Groups(writer_of(engine, "home"), patch)
+
+
+class Party:
+    """A waiter that is no thread: it is told to lead, and gets what others have served."""
+
+    def __init__(self) -> None:
+        self.n_leads, self.delivered = 0, list[list[Ticket]]()
+
+    def lead(self) -> None:
+        self.n_leads += 1
+
+    def deliver(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        self.delivered.append(list(tickets))
+
+
+def test_requests_that_arrive_during_a_batch_are_the_next_batch(groups: Groups) -> None:
     first = groups.call("first")
     assert groups.entered.acquire(timeout=PATIENCE)
     others = [groups.call(k) for k in range(5)]
-    groups.until(lambda: len(groups.queue) == 5)
+    groups.until(lambda: len(groups.writer.queue) == 5)
     groups.hold.release()
     assert groups.entered.acquire(timeout=PATIENCE)
     first[0].join(PATIENCE)
     assert not first[0].is_alive()  # it has its answer while the next group is still on its way
     groups.hold.release()
-    for thread, ticket in others:
+    for k, (thread, answers) in enumerate(others):
         thread.join(PATIENCE)
-        assert ticket.answers == list(ticket.requests)
+        assert answers == [k]
     assert groups.groups[0] == ["first"]
     assert sorted(groups.groups[1]) == list(range(5))
 
 
-def test_an_interrupted_caller_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = Groups()
+def test_an_interrupted_caller_does_not_block_others(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     first = groups.call("first")
     assert groups.entered.acquire(timeout=PATIENCE)
-    interrupted = Ticket(["interrupted"])
 
-    def interrupt(timeout: float | None = None) -> bool:
+    def interrupt(call: Call) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(interrupted.woken, "wait", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        groups.queue.wait(interrupted, groups.lead)
+    with monkeypatch.context() as patch:
+        patch.setattr(Call, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            groups.writer.submit(["interrupted"])
     last = groups.call("last")
-    groups.until(lambda: len(groups.queue) == 1)
+    groups.until(lambda: len(groups.writer.queue) == 1)
     for _ in range(2):
         groups.hold.release()
-    for thread, ticket in (first, last):
+    for (thread, answers), request in ((first, "first"), (last, "last")):
         thread.join(PATIENCE)
-        assert ticket.answers == list(ticket.requests)
+        assert answers == [request]
     assert groups.groups == [["first"], ["last"]]
 
 
-def test_a_leader_that_fails_passes_the_lead_on() -> None:
-    queue = Queue()
+@pytest.mark.parametrize("problem", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_leader_that_fails_passes_the_lead_on(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, problem: type[BaseException]
+) -> None:
+    writer = writer_of(engine, "home")
 
-    def fail(ticket: Ticket) -> None:
-        raise ZeroDivisionError
+    def fail(tickets: Sequence[Ticket]) -> list[list[Any]]:
+        raise problem
 
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            queue.wait(Ticket(["a"]), fail)
-        assert len(queue) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_answer", fail)
+        for _ in range(2):
+            with pytest.raises(problem):
+                writer.submit([Decide("home", "v")])
+            assert len(writer.queue) == 0
+            assert writer.queue.leader is None
+    assert isinstance(engine.decide("home", "v"), Receipt)
 
 
-def test_the_size_of_a_batch_is_limited() -> None:
-    queue, sizes = Queue(), list[int]()
+def test_the_size_of_a_batch_is_limited(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MOST_REQUESTS", 5)
+    party = Party()
+    assert groups.writer.put([Ticket([k] * 3, party) for k in range(3)])
+    assert not groups.writer.put([Ticket(["more"], party)])
+    groups.hold.release(2)
+    served, must_lead = groups.writer.serve(party)
+    assert ([len(each.requests) for each in served], must_lead) == ([3, 3], True)
+    served, must_lead = groups.writer.serve(party)
+    assert ([len(each.requests) for each in served], must_lead) == ([3, 1], False)
+    assert groups.writer.put([Ticket(["again"], party)])
 
-    def lead(ticket: Ticket) -> None:
-        for size in (3, 3, 3):
-            queue._tickets.append(Ticket(["more"] * size))
-        while group := queue.take(5):
-            sizes.append(sum(len(each.requests) for each in group))
-        ticket.answers = []
 
-    queue.wait(Ticket(["one"]), lead)
-    assert sizes == [7, 3]
+def test_callers_take_turns_and_threads_wait_like_all_others(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MOST_REQUESTS", 2)
+    party = Party()
+    tickets = [Ticket([f"heavy {k}"], party, "heavy") for k in range(3)] + [Ticket(["light"], party, "light")]
+    assert groups.writer.put(tickets)
+    thread, answers = groups.call("thread")
+    groups.until(lambda: len(groups.writer.queue) == 5)
+    groups.hold.release(3)
+    assert groups.writer.serve(party)[1] is False  # the thread is next
+    thread.join(PATIENCE)
+    assert answers == ["thread"]
+    assert groups.groups == [["heavy 0", "light"], ["thread", "heavy 1"]]
+    assert [[each.answers for each in served] for served in party.delivered] == [[["heavy 1"]]]
+    assert party.n_leads == 1
+    assert [each.answers for each in groups.writer.serve(party)[0]] == [["heavy 2"]]
+
+
+def test_a_change_serves_what_waits_and_leaves_the_lead_where_it_is(engine: Engine) -> None:
+    writer, party = writer_of(engine, "home"), Party()
+    assert writer.put([Ticket([Decide("home", "v")], party)])
+    engine.pause("home")
+    ((served,),) = party.delivered
+    assert isinstance((served.answers or [])[0], Receipt)
+    assert writer.queue.leader is party
+    assert writer.serve(party) == ([], False)
+    assert writer.queue.leader is None
+
+
+def test_an_empty_queue_has_no_leader() -> None:
+    queue, party = Queue(), Party()
+    ticket = Ticket(["a"], party)
+    assert queue.put([ticket])
+    queue.leave(ticket)
+    queue.leave(ticket)
+    assert (len(queue), queue.take(5), queue.pass_on()) == (0, [], None)
+
+
+def test_sixteen_threads_are_each_answered_once(engine: Engine) -> None:
+    n_threads, n_rounds, done = 16, 25, list[str]()
+
+    def shop(thread: int) -> None:
+        for n in range(n_rounds):
+            id = f"{thread}-{n}"
+            decided, outcome = engine.submit([Decide("home", f"v{n % 3}", id), Reward(id, 0.5)])
+            assert decided.id == id  # type: ignore[union-attr]
+            assert outcome.outcome == "applied"  # type: ignore[union-attr]
+            done.append(id)
+
+    threads = [threading.Thread(target=shop, args=(k,)) for k in range(n_threads)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(PATIENCE)
+    assert len(set(done)) == n_threads * n_rounds
+    status = engine.experiment("home")
+    assert (status.decisions, status.rewards, status.pending) == (len(done), len(done), 0)
+    assert writer_of(engine, "home").queue.leader is None
+    engine.verify()

@@ -179,7 +179,7 @@ def add_contexts_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     decide = RequestHandler.decide
 
     def faulty(handler: RequestHandler, request: Decide, batch: Batch) -> Receipt:
-        experiment = handler._live.experiments[request.experiment]
+        experiment = handler._memory.experiments[request.experiment]
         if request.context not in experiment.contexts:
             number = experiment.n_contexts
             policy = experiment.policy_for(experiment.policy, number)

@@ -16,7 +16,7 @@ from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import SNAPSHOTS_KEPT, Snapshot, SnapshotPiece
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
-from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, live_state, rows_of, store_of
+from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, live_state, rows_of, store_of, writer_of
 
 pytestmark = both_stores
 
@@ -81,7 +81,7 @@ def rounds(engine: Engine, n: int, name: str = "large") -> None:
 
 def begin(engine: Engine) -> int:
     """Learn until a snapshot is begun; its position."""
-    while live_state(engine, "large").snapshots._unfinished is None:
+    while writer_of(engine, "large").snapshots._unfinished is None:
         engine.decide("large", "v0")
     return engine.experiment("large").position
 
@@ -149,7 +149,7 @@ def test_memory_is_allocated_before_the_copy(engine: Engine, monkeypatch: pytest
     """In short steps, while it learns on: the snapshot is of the moment of the copy."""
     monkeypatch.setattr(maintenance, "ALLOCATED", 5_000)
     n_bytes, position = live_state(engine, "large").experiments["large"].n_state_bytes, begin(engine)
-    rows = live_state(engine, "large").snapshots._rows(live_state(engine, "large").experiments["large"])
+    rows = writer_of(engine, "large").snapshots._rows(live_state(engine, "large").experiments["large"])
     assert [next(rows) for _ in range(n_bytes // 5_000)] == [None] * (n_bytes // 5_000)
     while not kept(engine):
         engine.decide("large", "v0")
@@ -208,7 +208,7 @@ def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces:
     with Engine.open(path, seed=2) as again:
         assert again.experiment("large") == engine.experiment("large")
         live_state(again, "large").experiments["large"].unsaved = 1  # so that one is taken at the very same position
-        live_state(again, "large").take_snapshots(least=1)
+        writer_of(again, "large").take_snapshots(least=1)
         position = again.experiment("large").position
         assert kept(again) == [position]
         assert pieces(again) == [(live_state(again, "large").experiments["large"].key, position)]

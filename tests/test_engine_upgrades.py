@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import alphafair
 from alphafair.cli import app
 from alphafair.engine import Engine, Mismatch, Unavailable, restore
-from alphafair.engine import live as live_module
+from alphafair.engine import memory as memory_module
 from alphafair.engine.store.dialect import NEWEST, POSTGRES
 from alphafair.engine.store.files import WriterLock
 from alphafair.engine.store.ledger import Store
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_loaded_is_left_as_it_was(older: Path, monkeypatch
         raise KeyError("code")
 
     with unchanged(older), monkeypatch.context() as patch:
-        patch.setattr(live_module.Replay, "run", fails)
+        patch.setattr(memory_module.Replay, "run", fails)
         with pytest.raises(Unavailable, match=r"shop\.db cannot be loaded by this version: KeyError: 'code'\. It was"):
             Engine.open(older)
     with Engine.open(older) as engine:

@@ -14,7 +14,7 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Decide, Outcome, Receipt, Reward, Unavailable
-from alphafair.engine.live import LiveState
+from alphafair.engine.writer import Writer
 from tests.disks import WAYS, Disk, small_disk
 from tests.serving import running, wait_until_ready
 
@@ -90,7 +90,7 @@ def test_memory_is_not_loaded_again_after_a_full_disk(tmp_path: Path) -> None:
     with small_disk("a limit on pages", tmp_path) as disk, Engine.open(disk.path, seed=1) as engine:
         engine.create("home", arms=ARMS)
         disk.leave(engine, 65_536)
-        with mock.patch.object(LiveState, "load", autospec=True, side_effect=LiveState.load) as load:
+        with mock.patch.object(Writer, "load", autospec=True, side_effect=Writer.load) as load:
             n_answered = len(fill(engine))
             for n in range(10):
                 with pytest.raises(Unavailable):

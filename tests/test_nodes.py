@@ -24,7 +24,7 @@ from alphafair.engine import (
     Uncertain,
 )
 from alphafair.engine import experiment as experiment_module
-from alphafair.engine import live as live_module
+from alphafair.engine import writer as writer_module
 from alphafair.engine.store import connections as postgres_connections
 from alphafair.engine.store import postgres as postgres_store
 from alphafair.engine.store.ledger import Behind
@@ -115,10 +115,10 @@ def test_a_node_that_was_away_draws_again(nodes: Nodes) -> None:
     """A process that was stopped has old state: its append fails, it takes in the rest, and draws from that."""
     first, second = nodes
     first.decide("home", "early")
-    old = first._of("home").live.position
+    old = first._of("home").memory.position
     for k in range(10):
         second.reward(second.decide("home", f"new-{k}").id, 1.0)
-    assert first._of("home").live.position == old
+    assert first._of("home").memory.position == old
     with mock.patch.object(PostgresStore, "commit", autospec=True, side_effect=PostgresStore.commit) as commit:
         receipt = first.decide("home", "new-3")
     assert commit.call_count == 2
@@ -133,9 +133,9 @@ def test_a_new_context_is_taken_back(nodes: Nodes) -> None:
     first, second = nodes
     for engine, label in [(first, "a"), (second, "b"), (first, "c"), (second, "d")]:
         engine.decide("home", label)
-    assert first._of("home").live.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2}
+    assert first._of("home").memory.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2}
     first.experiment("home")
-    assert first._of("home").live.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2, "d": 3}
+    assert first._of("home").memory.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2, "d": 3}
     assert first.verify() == second.verify() == 5
 
 
@@ -203,7 +203,7 @@ def test_one_of_two_creations_wins(url: str) -> None:
             except RequestError as refused:
                 outcomes.append(refused.code)
 
-        with mock.patch.object(Engine, "_find_ledgers"):  # neither sees the other in time
+        with mock.patch.object(Engine, "_find_writers"):  # neither sees the other in time
             threads = [
                 threading.Thread(target=create, args=each) for each in ((first, ["a", "b"]), (second, ["c", "d"]))
             ]
@@ -272,7 +272,7 @@ def test_a_period_begins_once(url: str) -> None:
 def test_snapshots_of_several_nodes(nodes: Nodes) -> None:
     first, _ = nodes
     sizes = mock.patch.multiple("alphafair.engine.maintenance", PIECE=1_000, REST=0.0, BYTES_PER_EVENT=10**9)
-    with mock.patch.object(live_module, "SNAPSHOT_EVERY", 10), sizes:
+    with mock.patch.object(writer_module, "SNAPSHOT_EVERY", 10), sizes:
         for k in range(60):
             engine = nodes[k % 2]
             engine.reward(engine.decide("home", f"v{k % 3}").id, 0.5)
@@ -290,13 +290,13 @@ def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
     first, _ = nodes
     for k in range(5):
         first.reward(first.decide("home", f"v{k}").id, 0.5)
-    live = first._of("home").live
+    writer = first._of("home")
     with mock.patch("alphafair.engine.maintenance.PIECE", 300):
-        live.snapshots.step(live.by_key.values())
-        live.snapshots.step(live.by_key.values())
+        writer.snapshots.step(writer.memory.by_key.values())
+        writer.snapshots.step(writer.memory.by_key.values())
         assert _rows(first, "select count(*) from snapshot_piece")[0][0] > 0
-        live.snapshots.abandon()
-    live.take_snapshots(least=1)
+        writer.snapshots.abandon()
+    writer.take_snapshots(least=1)
     assert _rows(first, "select count(*) from snapshot_piece") == [(0,)]
     with Engine.open(first._store.address, read_only=True) as reader:
         assert reader.verify() == 11
@@ -312,15 +312,16 @@ def _rows(engine: Engine, query: str) -> list[Any]:
 def test_an_append_without_the_condition_is_found_out(nodes: Nodes) -> None:
     """The control: a node appends wherever the log ends, and draws from a state that others have left behind."""
 
-    def skipped(self: live_module.LiveState) -> None:
-        for (head,), experiment in ((self.store.heads(key), each) for key, each in self.by_key.items()):
-            experiment.position, self.latest = head.position, head.at
-        self.decisions.clear()
+    def skipped(self: writer_module.Writer) -> None:
+        memory = self.memory
+        for (head,), experiment in ((self.store.heads(key), each) for key, each in memory.by_key.items()):
+            experiment.position, memory.latest = head.position, head.at
+        memory.decisions.clear()
 
     first, second = nodes
     first.decide("home", "v")
     second.experiment("home")
-    with mock.patch.object(live_module.LiveState, "fold", skipped):
+    with mock.patch.object(writer_module.Writer, "_fold", skipped):
         for k in range(12):
             engine = nodes[k % 2]
             engine.reward(engine.decide("home", "v").id, 1.0)
@@ -642,7 +643,7 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
     """The new node waits until the last old one has ended; then it records the upgrade, and old ones are refused."""
 
     def having(code: str) -> Any:
-        stack = mock.patch("alphafair.engine.engine.CODE", code), mock.patch("alphafair.engine.live.CODE", code)
+        stack = mock.patch("alphafair.engine.engine.CODE", code), mock.patch("alphafair.engine.writer.CODE", code)
         return stack
 
     old = experiment_module.CODE
@@ -665,7 +666,7 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
         beside.maintain()  # it takes the state that the other one has recorded
         assert beside.experiment("home").unhealthy is None
         assert beside.decide("home", "v").arm in ARMS
-        assert beside._of("home").live.condition.reason is None
+        assert beside._of("home").condition.reason is None
         beside.close()
         assert [each.kind for each in second.history("home")] == ["create", "upgrade"]
         with having(old)[0], having(old)[1]:
@@ -684,7 +685,7 @@ def test_a_node_notices_an_upgrade(url: str) -> None:
     first = Engine.open(url, seed=1)
     first.create("home", arms=ARMS)
     first._store._session.close()  # type: ignore[attr-defined] # its connection was lost, and with it its lock
-    with mock.patch("alphafair.engine.engine.CODE", "new"), mock.patch("alphafair.engine.live.CODE", "new"):
+    with mock.patch("alphafair.engine.engine.CODE", "new"), mock.patch("alphafair.engine.writer.CODE", "new"):
         second = Engine.open(url, seed=2)
         second.decide("home", "v")
     with pytest.raises(Unavailable, match="another version of the kernels"):

@@ -17,7 +17,7 @@ from alphafair.engine.summary import Summary
 from alphafair.service import keys
 from tests.postgres import Server
 from tests.serving import ARMS, Running, running, wait_for
-from tests.stores import live_state
+from tests.stores import live_state, writer_of
 from tests.test_engine_summary import assert_same
 from tests.test_page import Events, applied, get, signed_in, watching
 
@@ -65,7 +65,7 @@ def test_every_process_has_the_same_summary(address: str) -> None:
         found = summary_of(one)
         assert found.arm_decisions.sum() == 160
         assert_same(found, summary_of(other))
-        with live_state(one, "home").store.reader() as ledger:
+        with writer_of(one, "home").store.reader() as ledger:
             (again,) = Replay(ledger, ledger.position).run().values()
         assert_same(found, again.summary)
         one.verify()

@@ -16,6 +16,7 @@ import pytest
 
 from alphafair import metrics
 from alphafair.engine import Engine, Unavailable
+from alphafair.engine import writer as writer_module
 from alphafair.service import keys
 from alphafair.service.client import Client, ServiceError
 from alphafair.service.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTES
@@ -501,9 +502,11 @@ def test_no_stack_trace_leaves_the_process(tmp_path: Path, monkeypatch: pytest.M
         raise RuntimeError("secret detail")
 
     with running(tmp_path / "shop.db") as shop:
-        monkeypatch.setattr(shop.engine, "submit", fail)
-        monkeypatch.setattr(shop.engine, "experiment", fail)
-        for answer in (shop.post("/home/decisions", {"context": "v"}), shop.http.get("/v1/experiments/home")):
+        shop.post("", {"name": "home", "arms": ["ada", "ben"]})
+        monkeypatch.setattr(shop.engine, "pause", fail)
+        paused = shop.http.patch("/v1/experiments/home", json={"paused": True})
+        monkeypatch.setattr(writer_module.Writer, "_answer", fail)
+        for answer in (paused, shop.post("/home/decisions", {"context": "v"})):
             assert (answer.status_code, error(answer)["code"]) == (500, "internal")
             assert "secret" not in answer.text
 

@@ -171,7 +171,7 @@ def test_pipelined_requests_are_read_a_few_at_a_time(shop: Running) -> None:
     with connected(shop) as connection:
         sent = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * n
         sender = threading.Thread(target=connection.sendall, args=(sent + b"NONSENSE\r\n\r\n",))
-        with shop.engine._engines()[0].lock:  # the disk is slow
+        with shop.engine._all_writers()[0].lock:  # the disk is slow
             connection.sendall(HEAD + b"Content-Length: 16\r\n\r\n" + b'{"context": "v"}')
             sender.start()
             time.sleep(0.3)
@@ -407,7 +407,7 @@ def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
         shop.post("", {"name": "home", "arms": ARMS})
         shop.http.close()
         wait_for(lambda: not shop.service.connections.open)
-        with shop.engine._engines()[0].lock:  # the disk is slow
+        with shop.engine._all_writers()[0].lock:  # the disk is slow
             busy = [stack.enter_context(connected(shop)) for _ in range(10)]
             for connection in busy:
                 connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')

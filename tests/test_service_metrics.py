@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sqlite3
@@ -16,9 +17,10 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Engine, Unavailable
+from alphafair.service.keys import Caller
 from tests.older import take_back
 from tests.serving import ARMS, Running, running, told
-from tests.stores import both_stores, live_state, open_store, sqlite_only, store_of
+from tests.stores import both_stores, open_store, sqlite_only, store_of, writer_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -171,7 +173,7 @@ def test_counters_survive_restarts_and_migrations(tmp_path: Path) -> None:
     with running(path, engine=Engine(open_store(path), 0, clock=lambda: now[0])) as shop:
         books = Bookkeeper(shop, now)
         every_kind_of_event(books)
-        live_state(shop.engine).take_snapshots(1)
+        writer_of(shop.engine).take_snapshots(1)
         books.decide("zeros", "after the snapshot")
     for how in ("from snapshots", "from the log", "from the version before"):
         with closing(sqlite3.connect(path)) as file, file:
@@ -215,7 +217,7 @@ def test_failed_commits_are_not_counted(books: Bookkeeper, monkeypatch: pytest.M
 
 
 def test_every_command_of_a_large_batch_is_counted(books: Bookkeeper) -> None:
-    """More rewards than one transaction of the engine takes: they wait behind each other and are written at once."""
+    """More rewards than a commit is closed with: those of one request are written at once."""
     n_batches, size = 6, 1000
     books.create("home")
     for k in range(n_batches):
@@ -226,7 +228,8 @@ def test_every_command_of_a_large_batch_is_counted(books: Bookkeeper) -> None:
     from alphafair.engine import Reward
 
     rewards = [Reward(f"{k}-{n}", 1.0, "home") for k in range(n_batches) for n in range(size)]
-    books.shop.service.writer._write(rewards)
+    writer = books.shop.service.writer
+    asyncio.run_coroutine_threadsafe(writer.submit(Caller("key", "key", "write"), rewards), writer.loop).result()
     books.settle("home", "rewards", n_batches * size)
     assert told(books.shop)["alphafair_reward_delay_seconds_count"] == n_batches * size
     check_experiments(books)
@@ -239,7 +242,7 @@ def test_request_times_are_counted_by_route(books: Bookkeeper) -> None:
         books.decide("home", f"{k}")
     assert books.shop.post("/home/decisions?x", {"context": "v"}).status_code == 200  # not the short way
     books.shop.http.get("/v1/experiments/home/decisions")
-    with books.shop.engine._engines()[0].lock:  # the disk is slow
+    with books.shop.engine._all_writers()[0].lock:  # the disk is slow
         waiting = threading.Thread(target=books.reward, args=("home", "0", 1.0))
         waiting.start()
         time.sleep(0.3)

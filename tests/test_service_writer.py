@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from alphafair.engine import Decide, Unavailable
+from alphafair.engine.tickets import Queue, Ticket, Waiter
 from alphafair.service import writer as writer_module
 from alphafair.service.errors import Failure, as_failure
 from alphafair.service.keys import Caller
@@ -17,20 +18,38 @@ from alphafair.service.writer import Writer
 
 
 class Slow:
-    """An engine that answers with what it was asked, when it is allowed to."""
+    """An engine with one queue that answers with what it was asked, when it is allowed to."""
+
+    is_shared = False
 
     def __init__(self) -> None:
+        self.queue = Queue()
         self.groups: list[list[Any]] = []
-        self.go = threading.Event()
+        self.go, self.taken = threading.Event(), threading.Event()
         self.problem: Exception | None = None
         self.delays: list[float] | None = None
 
-    def submit(self, commands: Sequence[Any]) -> list[Any]:
+    def writer_of(self, name: Any) -> Slow:
+        return self
+
+    def put(self, tickets: Sequence[Ticket]) -> bool:
+        return self.queue.put(tickets)
+
+    def serve(self, leader: Waiter) -> tuple[list[Ticket], bool]:
+        tickets = self.queue.take(writer_module.MOST_REQUESTS)
+        self.taken.set()
         self.go.wait()
-        if self.problem:
-            raise self.problem
-        self.groups.append(list(commands))
-        return [f"answer to {command}" for command in commands]
+        if not self.problem:
+            self.groups.append([command for each in tickets for command in each.requests])
+        for each in tickets:
+            each.problem, each.answers = self.problem, [f"answer to {command}" for command in each.requests]
+        return tickets, self.queue.pass_on() is not None
+
+
+class Command(str):
+    """A command as its name."""
+
+    experiment = "home"
 
 
 def made(max_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
@@ -44,8 +63,15 @@ def key(id: str, role: str = "write") -> Caller:
     return Caller(id, id, role)
 
 
+def named(commands: Sequence[Any]) -> list[Any]:
+    return [Command(each) if isinstance(each, str) else each for each in commands]
+
+
 async def several(writer: Writer, *commands: Sequence[Any], by: str = "one") -> list[asyncio.Task[list[Any]]]:
-    tasks = [asyncio.create_task(writer.submit(key(by), each)) for each in commands]
+    """Commands that are waiting now, or being committed where nothing else was."""
+    tasks = [asyncio.create_task(writer.submit(key(by), named(each))) for each in commands]
+    while writer.engine.queue and not writer.engine.taken.is_set():  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return tasks
@@ -56,7 +82,7 @@ def test_commands_that_arrive_during_a_commit_are_the_next_batch() -> None:
         engine, writer, sizes = made()
         first = await several(writer, ["a"], ["b", "c"])
         second = await several(writer, ["d"], ["e"], ["f"])
-        assert writer.places.n_held == 3
+        assert writer.places.n_held == 6
         engine.go.set()
         answers = await asyncio.gather(*first, *second)
         assert answers == [[f"answer to {each}" for each in group] for group in ("a", "bc", "d", "e", "f")]
@@ -82,18 +108,20 @@ def test_answers_are_sent_after_the_commit() -> None:
 
 def test_commands_above_the_limit_are_rejected() -> None:
     async def run() -> None:
-        engine, writer, _ = made(max_waiting=3)
-        tasks = await several(writer, ["on its way"])
+        engine, writer, _ = made(max_waiting=4)
+        tasks = await several(writer, ["on its way"], by="first")
         tasks += await several(writer, ["a", "b"]) + await several(writer, ["c"], by="other")
         for commands in (["d"], ["e", "f"]):
             with pytest.raises(Failure) as caught:
-                await writer.submit(key("third"), commands)
+                await writer.submit(key("third"), named(commands))
             assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
-        tasks += [asyncio.create_task(writer.submit(key("operator", "admin"), ["x"]))]  # a place is kept for admins
+        tasks += [
+            asyncio.create_task(writer.submit(key("operator", "admin"), named(["x"])))
+        ]  # a place is kept for admins
         await asyncio.sleep(0)
         engine.go.set()
         assert [len(await task) for task in tasks] == [1, 2, 1, 1]
-        assert await writer.submit(key("one"), ["g"]) == ["answer to g"]
+        assert await writer.submit(key("one"), named(["g"])) == ["answer to g"]
         await writer.drain()
 
     asyncio.run(run())
@@ -101,16 +129,16 @@ def test_commands_above_the_limit_are_rejected() -> None:
 
 def test_a_caller_beyond_its_share_is_rejected_and_no_other() -> None:
     async def run() -> None:
-        engine, writer, _ = made(max_waiting=8)
-        tasks = await several(writer, ["on its way"])
+        engine, writer, _ = made(max_waiting=12)
+        tasks = await several(writer, ["on its way"], by="first")
         tasks += await several(writer, ["a", "b", "c"])  # above the share, but nothing else of the key waits
         with pytest.raises(Failure) as caught:
-            await writer.submit(key("one"), ["d"])
+            await writer.submit(key("one"), named(["d"]))
         assert caught.value.answer.error.code == "overloaded"
         tasks += await several(writer, ["e"], ["f"], by="other")
         engine.go.set()
         assert [len(await task) for task in tasks] == [1, 3, 1, 1]
-        assert await writer.submit(key("one"), ["g"]) == ["answer to g"]
+        assert await writer.submit(key("one"), named(["g"])) == ["answer to g"]
         assert (writer.places.n_held, dict(writer.places.held)) == (0, {})
         await writer.drain()
 
@@ -119,7 +147,7 @@ def test_a_caller_beyond_its_share_is_rejected_and_no_other() -> None:
 
 def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty batches of one key do not delay another key by more than the commit that runs and its own."""
-    monkeypatch.setattr(writer_module, "LONGEST_BATCH", 4)
+    monkeypatch.setattr(writer_module, "MOST_REQUESTS", 4)
 
     async def run() -> None:
         engine, writer, _ = made(max_waiting=1000)
@@ -142,45 +170,56 @@ def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.Mo
 
 def test_callers_take_turns_between_experiments_that_are_written_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty experiments of one key do not take all threads, and another key's batch is the next that begins."""
-    monkeypatch.setattr(writer_module, "LONGEST_BATCH", 4)
+    monkeypatch.setattr(writer_module, "MOST_REQUESTS", 4)
     monkeypatch.setattr(writer_module, "AT_ONCE", 8)
 
+    class Gated(Slow):
+        """The queue of one experiment."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def serve(self, leader: Waiter) -> tuple[list[Ticket], bool]:
+            begun.append(self.name)
+            all_begun.append(self.name)
+            try:
+                return super().serve(leader)
+            finally:
+                begun.remove(self.name)
+
+    begun, all_begun = list[str](), list[str]()
+
     async def run() -> None:
-        engine, gates = Slow(), dict[str, threading.Event]()
-        begun, all_begun = list[str](), list[str]()
+        engine, queues = Slow(), dict[str, Gated]()
+        engine.is_shared = True
+        engine.writer_of = lambda name: queues.setdefault(name, Gated(name))  # type: ignore[method-assign]
+        writer = Writer(engine, max_waiting=1000, observe=lambda *_: None)  # type: ignore[arg-type]
 
-        def submit(commands: Sequence[Any]) -> list[Any]:
-            name = commands[0].experiment
-            begun.append(name)
-            all_begun.append(name)
-            assert gates[name].wait(30.0)
-            begun.remove(name)
-            return [each.context for each in commands]
+        async def sent(*names: str, n: int, by: str) -> list[asyncio.Task[list[Any]]]:
+            commands = ([Decide(name, f"v{k}") for k in range(n)] for name in names)
+            tasks = [asyncio.create_task(writer.submit(key(by), each)) for each in commands]
+            await asyncio.sleep(0.01)
+            return tasks
 
-        monkeypatch.setattr(engine, "submit", submit)
-        writer = Writer(engine, max_waiting=1000, observe=lambda *_: None, side_by_side=True)  # type: ignore[arg-type]
-
-        def commands(name: str, n: int) -> list[Decide]:
-            gates.setdefault(name, threading.Event())
-            return [Decide(name, f"v{k}") for k in range(n)]
-
-        heavy = await several(writer, *(commands(f"heavy {k}", 4) for k in range(40)))
-        light = await several(writer, *(commands(f"light {k}", 1) for k in range(3)), by="neighbour")
-        shared = await several(writer, commands("heavy 0", 4))
-        shared += await several(writer, commands("heavy 0", 1), by="neighbour")
+        tasks = await sent(*(f"heavy {k}" for k in range(40)), n=4, by="one")
+        light = await sent(*(f"light {k}" for k in range(3)), n=1, by="neighbour")
+        tasks += await sent("heavy 0", n=4, by="one")
+        tasks += await sent("heavy 0", n=1, by="neighbour")
         while len(begun) < 5:
             await asyncio.sleep(0.001)
         assert sorted(begun) == ["heavy 0", "heavy 1", "light 0", "light 1", "light 2"]
-        gates["light 1"].set()
-        assert await light[1] == ["v0"]
-        for gate in gates.values():
-            gate.set()
-        await asyncio.gather(*heavy, *light, *shared)
+        queues["light 1"].go.set()
+        assert len(await light[1]) == 1
+        for each in queues.values():
+            each.go.set()
+        await asyncio.gather(*tasks, *light)
         assert all_begun.index("heavy 0", all_begun.index("heavy 0") + 1) <= 7
         assert (writer.places.n_held, dict(writer.places.held)) == (0, {})
         await writer.drain()
         assert not writer._at_once
         assert not writer._is_due
+        assert not any(each.waiting or each.is_owed for each in writer._lines.values())
 
     asyncio.run(run())
 
@@ -199,7 +238,7 @@ def test_changes_of_a_caller_are_made_one_at_a_time() -> None:
         changes = [asyncio.create_task(writer.change(key("one", "admin"), change(f"change {k}"))) for k in range(5)]
         await asyncio.sleep(0)
         changes.append(asyncio.create_task(writer.change(key("other", "admin"), change("other"))))
-        command = asyncio.create_task(writer.submit(key("third"), ["a"]))
+        command = asyncio.create_task(writer.submit(key("third"), named(["a"])))
         command.add_done_callback(lambda _: order.append("command"))
         await asyncio.sleep(0.01)
         gate.set()
@@ -221,7 +260,7 @@ def test_a_failed_commit_fails_only_its_batch() -> None:
                 await task
             assert as_failure(caught.value).status == 503
         engine.problem = None
-        assert await writer.submit(key("one"), ["c"]) == ["answer to c"]
+        assert await writer.submit(key("one"), named(["c"])) == ["answer to c"]
         await writer.drain()
 
     asyncio.run(run())
@@ -259,7 +298,7 @@ def test_other_work_runs_between_commits() -> None:
         engine, writer, _ = made()
         engine.go.set()
         order: list[str] = []
-        await asyncio.gather(writer.submit(key("one"), ["a"]), writer.run(lambda: order.append("between")))
+        await asyncio.gather(writer.submit(key("one"), named(["a"])), writer.run(lambda: order.append("between")))
         assert order == ["between"]
         await writer.drain()
 

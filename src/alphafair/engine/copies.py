@@ -1,7 +1,7 @@
 """Copies from one kind of store to the other: the same events, ids, positions and keys.
 
-Only the numbers of rows differ: in a database they follow from the positions, in a file from the order of times over all
-experiments. Snapshots are not copied but taken anew, after the copy was verified.
+Only the numbers of rows differ: in a database they follow from the positions, in a file from the order of times over
+all experiments. Snapshots are not copied but taken anew, after the copy was verified.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def prove(address: Address, *, keep_keys: bool) -> int:
             engine.verify()
         except PolicyFailed as failed:  # everything else was proved
             LOG.warning("%s cannot be verified. %s", failed.value, failed)
-        for each in engine._engines():
-            for experiment in each.live.by_key.values():
+        for each in engine._all_writers():
+            for experiment in each.memory.by_key.values():
                 if not questions.snapshot_positions(each.store, experiment.key):
                     experiment.unsaved = max(1, experiment.unsaved)
         return engine.position

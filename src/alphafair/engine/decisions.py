@@ -22,7 +22,7 @@ from alphafair.values.available import packed
 
 if TYPE_CHECKING:
     from alphafair.engine.batch import Batch
-    from alphafair.engine.live import LiveState
+    from alphafair.engine.memory import Memory
 
 RECENT = 10_000  # decisions kept in memory (up to twice as many), so that their rewards need no query
 PAGE = 500  # overdue decisions settled in one transaction
@@ -164,8 +164,8 @@ class RequestHandler:
     decision is added to memory or to the batch.
     """
 
-    def __init__(self, live: LiveState, chance: random.Random, ids: IdGenerator) -> None:
-        self._live, self._random, self.ids = live, chance, ids
+    def __init__(self, memory: Memory, chance: random.Random, ids: IdGenerator) -> None:
+        self._memory, self._random, self.ids = memory, chance, ids
         self._handlers: dict[type, Callable[[Any, Batch], Receipt | Outcome]] = {
             Decide: self.decide,
             Reward: self.reward,
@@ -187,16 +187,16 @@ class RequestHandler:
 
     def decide(self, request: Decide, batch: Batch) -> Receipt:
         """Check the request, draw an arm, and only then change anything."""
-        live = self._live
+        memory = self._memory
         name, label, id, available, deferred = request
-        experiment = live.experiments.get(name) if type(name) is str else None
+        experiment = memory.experiments.get(name) if type(name) is str else None
         if experiment is None:
-            experiment = live.find(name)
+            experiment = memory.find(name)
         if type(label) is not str:
             label = checked_label("context", label)
         others = None
         if id is not None:
-            if type(id) is not str or id not in live.decisions.absent:  # otherwise it has been checked
+            if type(id) is not str or id not in memory.decisions.absent:  # otherwise it has been checked
                 id = checked_label("id", id)
             others = batch.find(id)
             record = None if others is None else others.of(experiment)
@@ -216,7 +216,7 @@ class RequestHandler:
         if number < 0:
             checked_label("context", label)
             number, is_new = experiment.n_contexts + len(part.contexts), True
-            live.check_contexts(experiment, number + 1)
+            memory.check_contexts(experiment, number + 1)
             policy = experiment.policy_for(policy, number)
         arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
         distribution = None if probabilities is None else probabilities.astype("<f8").tobytes()
@@ -282,17 +282,17 @@ class RequestHandler:
             if record.other is not None:
                 raise id_in_several(id)
             return record
-        experiment = self._live.experiments.get(name) if isinstance(name, str) else None
+        experiment = self._memory.experiments.get(name) if isinstance(name, str) else None
         return None if experiment is None else record.of(experiment)
 
     def settle_overdue(self, batch: Batch) -> int:
         """Settle some overdue decisions; return how many. The rest are answered as expired until later batches."""
-        n_settled, live = 0, self._live
-        for overdue, search in live.deadlines.overdue(batch.at, PAGE):
+        n_settled, memory = 0, self._memory
+        for overdue, search in memory.deadlines.overdue(batch.at, PAGE):
             batch.search(search)
             for found in overdue:
                 experiment = search.deadline.experiment
-                cached = live.decisions.cached(found.id)
+                cached = memory.decisions.cached(found.id)
                 record = None if cached is None else cached.of(experiment)
                 if record is None:
                     arguments = (found.event, experiment, found.context, None, found.arm, found.propensity)

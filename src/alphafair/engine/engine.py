@@ -35,14 +35,14 @@ from alphafair.engine.experiment import (
     state_bytes,
 )
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
-from alphafair.engine.ledger_engine import Answer, LedgerEngine, closed
-from alphafair.engine.live import Kind, LiveState, prove_loading, unknown_experiment
+from alphafair.engine.memory import prove_loading, unknown_experiment
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, ChangeRecord, Decide, Outcome, Receipt, Request, Reward, Status, Value
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Context, Statement, Store
 from alphafair.engine.verify import check_rows, check_states, check_store
+from alphafair.engine.writer import Answer, Kind, Writer, closed
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
@@ -93,21 +93,21 @@ class Engine:
         if store.opened.lock is not None:
             self._clock.restore(store.opened.lock.record)
         self._closed = False
-        self._opening = threading.Lock()  # held while the list of ledgers changes
-        self._ledgers: dict[str, LedgerEngine] = {}  # of a database: by the name of its experiment
+        self._opening = threading.Lock()  # held while the list of writers changes
+        self._writers: dict[str, Writer] = {}  # of a database: by the name of its experiment
         self._delays: list[float] | None = None
         self._arguments: dict[str, Any] = {"clock": self._clock, "max_contexts": max_contexts}
         self._arguments |= {"chance": random_source(seed), "ids": IdGenerator(seed)}
-        self._only: LedgerEngine | None = None  # of a file
+        self._only: Writer | None = None  # of a file
         self._missing: str | None = None  # why a database cannot be used
         try:
             if store.opened.together:
-                self._only = LedgerEngine(store, **self._arguments)
+                self._only = Writer(store, **self._arguments)
             else:
                 if not store.opened.read_only:
                     store.announce(CODE)
                     self._find_store()  # before anything is written: its clock may differ
-                self._find_ledgers()
+                self._find_writers()
             if not store.opened.read_only:
                 store.compact(at_once=True)
             self._check_clock()
@@ -142,7 +142,7 @@ class Engine:
 
         Events of other processes are counted once they have been taken in.
         """
-        return sum(each.live.position for each in self._engines())
+        return sum(each.memory.position for each in self._all_writers())
 
     @property
     def is_shared(self) -> bool:
@@ -162,7 +162,7 @@ class Engine:
     @property
     def last_commit_seconds(self) -> float:
         """How long the last commit took; of several experiments, the slowest."""
-        return max((each.live.last_commit_seconds for each in self._engines()), default=0.0)
+        return max((each.last_commit_seconds for each in self._all_writers()), default=0.0)
 
     @property
     def delays(self) -> list[float] | None:
@@ -172,8 +172,8 @@ class Engine:
     @delays.setter
     def delays(self, delays: list[float] | None) -> None:
         self._delays = delays
-        for each in self._engines():
-            each.live.delays = delays
+        for each in self._all_writers():
+            each.delays = delays
 
     def __enter__(self) -> Self:
         return self
@@ -189,57 +189,60 @@ class Engine:
             stack.callback(self._store.close)
             stack.callback(setattr, self, "_closed", True)
             stack.callback(self._check_clock)
-            for each in self._engines():
+            for each in self._all_writers():
                 stack.callback(each.close)
 
-    # ledgers: one in a file, one per experiment in a database
+    # writers: one in a file, one per experiment in a database
 
-    def _engines(self) -> list[LedgerEngine]:
-        return list(self._ledgers.values()) if self._only is None else [self._only]
+    def _all_writers(self) -> list[Writer]:
+        return list(self._writers.values()) if self._only is None else [self._only]
 
-    def _find_ledgers(self) -> None:
-        """Open the ledgers of experiments that other processes have created."""
+    def _find_writers(self) -> None:
+        """Open the writers of experiments that other processes have created."""
         with self._opening:
             for head in self._store.heads():
-                if head.name not in self._ledgers:
-                    self._ledgers[head.name] = self._opened(head.key)
+                if head.name not in self._writers:
+                    self._writers[head.name] = self._opened(head.key)
 
-    def _opened(self, key: int) -> LedgerEngine:
-        opened = LedgerEngine(
-            self._store.reader(), **self._arguments, key=key, n_experiments=lambda: len(self._ledgers)
-        )
-        opened.live.delays = self._delays
+    def _opened(self, key: int) -> Writer:
+        opened = Writer(self._store.reader(), **self._arguments, key=key, n_experiments=lambda: len(self._writers))
+        opened.delays = self._delays
         if self._missing is not None:
-            opened.live.block(self._missing)
+            opened.block(self._missing)
         return opened
 
-    def _of(self, name: Any) -> LedgerEngine:
-        """Return the ledger of an experiment; refused if there is none."""
+    def writer_of(self, name: Any) -> Writer | None:
+        """Return the writer of an experiment, as far as is known without asking a database."""
+        return self._writers.get(name) if self._only is None else self._only
+
+    def _of(self, name: Any) -> Writer:
+        """Return the writer of an experiment; refused if there is none."""
         self._check_open()
         if self._only is not None:
             return self._only
         if not isinstance(name, str):
-            raise unknown_experiment(name, self._ledgers)
-        if name not in self._ledgers:
-            self._find_ledgers()
-        if name not in self._ledgers:
-            raise unknown_experiment(name, self._ledgers)
-        return self._ledgers[name]
+            raise unknown_experiment(name, self._writers)
+        if name not in self._writers:
+            self._find_writers()
+        if name not in self._writers:
+            raise unknown_experiment(name, self._writers)
+        return self._writers[name]
 
     @contextlib.contextmanager
-    def _reading(self, name: str) -> Iterator[tuple[LiveState, Experiment]]:
+    def _reading(self, name: str) -> Iterator[tuple[Writer, Experiment]]:
         """Find an experiment, and keep writers out."""
-        with self._of(name).reading() as live:
-            yield live, live.find(name)
+        writer = self._of(name)
+        with writer.reading() as memory:
+            yield writer, memory.find(name)
 
-    def _writing(self, name: str, work: Callable[[LiveState, Experiment, Batch], Result]) -> Result:
+    def _writing(self, name: str, work: Callable[[Writer, Experiment, Batch], Result]) -> Result:
         """Change an experiment in the writer's turn, with an empty batch; `work` may be called several times.
 
         No boundary of a period lies before the moment of the batch.
         """
         self._check_writable()
-        ledger = self._of(name)
-        return ledger.write(lambda batch: work(ledger.live, ledger.live.find(name), batch))
+        writer = self._of(name)
+        return writer.write(lambda batch: work(writer, writer.memory.find(name), batch))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -295,10 +298,10 @@ class Engine:
         return self._route(requests) if self._only is None else self._only.submit(requests)
 
     def _route(self, requests: Sequence[Request]) -> list[Answer]:
-        """Answer the requests of every experiment by its ledger."""
+        """Answer the requests of every experiment by its writer."""
         self._check_open()
         answers: list[Any] = [None] * len(requests)
-        parts: dict[LedgerEngine, list[int]] = {}
+        parts: dict[Writer, list[int]] = {}
         nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
         owners = self._owners(nameless) if nameless else {}
         for k, request in enumerate(requests):
@@ -325,8 +328,8 @@ class Engine:
             except RequestError as refused_request:
                 unknown = refused_request.code == "unknown_experiment" and not isinstance(request, Decide)
                 answers[k] = Outcome("unknown") if unknown else refused_request
-        for ledger, numbers in parts.items():
-            for k, answer in zip(numbers, ledger.submit([requests[k] for k in numbers]), strict=True):
+        for writer, numbers in parts.items():
+            for k, answer in zip(numbers, writer.submit([requests[k] for k in numbers]), strict=True):
                 answers[k] = answer
         return answers
 
@@ -334,8 +337,8 @@ class Engine:
         """Return the names of the experiments that have decisions with these ids."""
         found = questions.find(self._store, [id for id in ids if isinstance(id, str)])
         if found:
-            self._find_ledgers()
-        names = {each.live.key: name for name, each in self._ledgers.items()}
+            self._find_writers()
+        names = {each.memory.key: name for name, each in self._writers.items()}
         owners: dict[str, list[str]] = {}
         for decision in found:
             owners.setdefault(decision.id, []).append(names[decision.experiment])
@@ -365,7 +368,7 @@ class Engine:
         """
         self._check_writable()
         self._check_open()
-        return sum(each.expire() for each in self._engines())
+        return sum(each.expire() for each in self._all_writers())
 
     def maintain(self) -> bool:
         """Do one short piece of background work and return whether there is more. Call it now and then.
@@ -378,8 +381,8 @@ class Engine:
         if self._only is not None:
             return self._only.maintain(lambda: self._store.compact(at_once=False))
         self._store.announce(CODE)
-        self._find_ledgers()
-        more = [each.maintain() for each in self._engines()]
+        self._find_writers()
+        more = [each.maintain() for each in self._all_writers()]
         return any(more)
 
     # experiments
@@ -453,29 +456,29 @@ class Engine:
         state = None if start is None else start.to_bytes()
         self._check_writable()
         self._check_open()
-        ledger = self._only
-        if ledger is None:
-            self._find_ledgers()
-            self._check_new(name, self._ledgers)
-            ledger = self._opened(self._store.numbers().new_key())
-        live = ledger.live
+        writer = self._only
+        if writer is None:
+            self._find_writers()
+            self._check_new(name, self._writers)
+            writer = self._opened(self._store.numbers().new_key())
+        memory = writer.memory
 
         def work(batch: Batch) -> None:
-            self._check_new(name, live.experiments)
-            key = batch.numbers.new_key() if live.key is None else live.key
+            self._check_new(name, memory.experiments)
+            key = batch.numbers.new_key() if memory.key is None else memory.key
             part = batch.create(key, name, json.dumps(body), state, self._actor.get())
             experiment = part.experiment
             experiment.policy = experiment.first_policy()
-            live.check_contexts(experiment, len(named))
+            memory.check_contexts(experiment, len(named))
             experiment.contexts = {label: number for number, label in enumerate(named)}
             part.rows[Context] += [Context(key, number, label) for number, label in enumerate(named)]
-            batch.also(lambda: live.add(experiment))
-            live.commit(batch)
+            batch.also(lambda: memory.add(experiment))
+            writer.commit(batch)
 
-        ledger.write(work)
+        writer.write(work)
         if self._only is None:
             with self._opening:
-                self._ledgers.setdefault(name, ledger)
+                self._writers.setdefault(name, writer)
 
     def _check_new(self, name: str, known: Mapping[str, Any]) -> None:
         if name in known:
@@ -485,15 +488,15 @@ class Engine:
         """Return the names of all experiments, in the order of their creation."""
         self._check_open()
         if self._only is None:
-            self._find_ledgers()
-            return sorted(self._ledgers, key=lambda name: self._ledgers[name].live.key or 0)
-        with self._only.reading() as live:
-            return list(live.experiments)
+            self._find_writers()
+            return sorted(self._writers, key=lambda name: self._writers[name].memory.key or 0)
+        with self._only.reading() as memory:
+            return list(memory.experiments)
 
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
-        with self._reading(name) as (live, experiment):
-            return experiment.status(live.max_contexts_of(experiment))
+        with self._reading(name) as (writer, experiment):
+            return experiment.status(writer.memory.max_contexts_of(experiment))
 
     def add_arm(
         self,
@@ -574,16 +577,16 @@ class Engine:
     def _change(self, name: str, kind: str, body: Callable[[Experiment, int], dict[str, Any] | None]) -> None:
         """Make a change whose body follows from the experiment and the time; none where it is None."""
 
-        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+        def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
             fields = body(experiment, batch.at)
             if fields is not None:
-                self._commit_change(live, experiment, batch, kind, fields)
+                self._commit_change(writer, experiment, batch, kind, fields)
 
         self._writing(name, work)
 
     def _commit_change(
         self,
-        live: LiveState,
+        writer: Writer,
         experiment: Experiment,
         batch: Batch,
         kind: str,
@@ -600,8 +603,8 @@ class Engine:
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
                 change_policy(policy, change)
-        batch.also(live.find_periodic)
-        live.commit(batch, statements)
+        batch.also(writer.memory.find_periodic)
+        writer.commit(batch, statements)
 
     def rollback(self, name: str, position: int) -> None:
         """Forget what was learned after a position, as a new event; arms, masks, alpha and period stay as they are.
@@ -609,8 +612,8 @@ class Engine:
         Decisions made since are closed: their rewards are answered with "rolled_back". Nothing is deleted.
         """
 
-        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
-            store = live.store
+        def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
+            store = writer.store
             target = validate.integer("position", position, low=1, high=experiment.position)
             target = rollback_position(experiment, target)
             policy = policy_at(store, experiment, target)
@@ -632,7 +635,7 @@ class Engine:
                 mine = None if record is None else record.of(experiment)
                 if mine is not None:
                     batch.settle(mine, None, "rollback")
-            live.commit(batch)
+            writer.commit(batch)
 
         self._writing(name, work)
 
@@ -642,19 +645,19 @@ class Engine:
         The same label is a new context afterwards. See `erasures_pending` for the last traces.
         """
 
-        def work(live: LiveState, experiment: Experiment, batch: Batch) -> None:
+        def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
             number = experiment.contexts.get(checked_label("context", context))
             if number is None:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = questions.erasure(live.store, experiment.key, number, self._arguments["ids"].next)
+            statements = questions.erasure(writer.store, experiment.key, number, self._arguments["ids"].next)
 
             def forget() -> None:
                 del experiment.contexts[context]
-                live.decisions.clear()
+                writer.memory.decisions.clear()
 
             batch.also(forget)
-            self._commit_change(live, experiment, batch, "erase", {"context": number}, statements)
+            self._commit_change(writer, experiment, batch, "erase", {"context": number}, statements)
             self._store.compact(at_once=False)
 
         self._writing(name, work)
@@ -695,18 +698,20 @@ class Engine:
 
     def overview(self, name: str, *, changes: bool = True) -> Overview:
         """Return an experiment at one moment, with what happened over time and, with `changes`, all of these."""
-        with self._reading(name) as (live, experiment):
+        with self._reading(name) as (writer, experiment):
             history = _history(experiment) if changes else []
-            most = live.max_contexts_of(experiment)
-            return reports.overview(experiment, live.now(), most, history)
+            most = writer.memory.max_contexts_of(experiment)
+            return reports.overview(experiment, writer.now(), most, history)
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
-        return any(name in each.live.experiments for each in self._engines())
+        return any(name in each.memory.experiments for each in self._all_writers())
 
     def version(self, name: str) -> int:
         """The position of the last change of an experiment, as far as is known without waiting for the writer."""
-        found = [each.live.experiments[name].version for each in self._engines() if name in each.live.experiments]
+        found = [
+            each.memory.experiments[name].version for each in self._all_writers() if name in each.memory.experiments
+        ]
         return max(found, default=-1)
 
     def frequent_contexts(
@@ -734,15 +739,15 @@ class Engine:
 
     def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
         """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
-        with self._reading(name) as (live, experiment):
-            store, last = live.store, experiment.position
+        with self._reading(name) as (writer, experiment):
+            store, last = writer.store, experiment.position
         with store.reader() as reader:
             return reports.log_page(reader, experiment, wanted, last, limit)
 
     def decision_story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
-        with self._reading(name) as (live, experiment):
-            store, position, changes = live.store, experiment.position, _history(experiment)
+        with self._reading(name) as (writer, experiment):
+            store, position, changes = writer.store, experiment.position, _history(experiment)
         with store.reader() as reader:
             row = questions.log_row(reader, experiment.key, checked_label("id", id))
         if row is None:
@@ -756,30 +761,30 @@ class Engine:
         """Return all decisions that have a reward, in their order."""
         from alphafair.engine.export import read_log
 
-        with self._reading(name) as (live, experiment):
-            store = live.store
+        with self._reading(name) as (writer, experiment):
+            store = writer.store
         return read_log(store, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
         from alphafair.engine.export import write_log
 
-        with self._reading(name) as (live, experiment):
-            store, until = live.store, experiment.position
+        with self._reading(name) as (writer, experiment):
+            store, until = writer.store, experiment.position
         return write_log(store, experiment, until, target, format)
 
     def export_job(self, name: str, format: str) -> ExportJob:
         """Return an export of the log as it is now, to be run by another process."""
         from alphafair.engine.export import ExportJob, checked_format
 
-        with self._reading(name) as (live, experiment):
+        with self._reading(name) as (_, experiment):
             until = experiment.position
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
 
     def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
         """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
-        with self._reading(name) as (live, experiment):
+        with self._reading(name) as (_, experiment):
             groups = experiment.policy.groups if experiment.has_policy else None
             return WhatIfJob(
                 address=self._store.address,
@@ -815,22 +820,22 @@ class Engine:
         """
         self._check_open()
         if self._only is None:
-            self._find_ledgers()
-        n_events, unproved, engines = 0, list[PolicyFailed](), self._engines()
+            self._find_writers()
+        n_events, unproved, engines = 0, list[PolicyFailed](), self._all_writers()
         for each in engines:
-            with each.reading() as live, each.store.reader() as reader:
+            with each.reading() as memory, each.store.reader() as reader:
                 reader.check_pages()
                 with reader.at_one_moment():
-                    is_same = not live.is_behind()  # otherwise another process has written since
-                    labels = {key: found.contexts for key, found in live.by_key.items()}
+                    is_same = not memory.is_behind()  # otherwise another process has written since
+                    labels = {key: found.contexts for key, found in memory.by_key.items()}
                     check_rows(reader, labels.keys(), labels if is_same else None)
                     if each is engines[0]:
                         check_store(reader)
                 try:
-                    check_states(reader, live.by_key, progress)
+                    check_states(reader, memory.by_key, progress)
                 except PolicyFailed as failed:
                     unproved.append(failed)
-                n_events += live.position
+                n_events += memory.position
         if unproved:
             raise unproved[0]
         return n_events
@@ -849,14 +854,14 @@ class Engine:
         After a failed commit, or before the first, a write as large as a commit is tried and rolled back. Without
         `probe` nothing is tried, and the answer takes no time: it is what was found the last time.
         """
-        engines = self._engines()
+        engines = self._all_writers()
         reason = None
         if not (self._closed or self._store.opened.read_only):
             if probe or self._only is not None:
                 self._find_store()
             reason = self._missing
             for each in engines:
-                if probe and reason is None and each.live.condition.must_try:
+                if probe and reason is None and each.condition.must_try:
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
@@ -864,29 +869,29 @@ class Engine:
             reason = self._clock.problem
         for each in engines:
             if reason is None:
-                reason = each.live.condition.reason
-        experiments = [found for each in engines for found in list(each.live.by_key.values())]
+                reason = each.condition.reason
+        experiments = [found for each in engines for found in list(each.memory.by_key.values())]
         return {
             "ready": reason is None,
             "reason": reason,
             "position": self.position,
-            "waiting": sum(len(each.waiting) for each in engines),
+            "waiting": sum(len(each.queue) for each in engines),
             "last_commit_seconds": self.last_commit_seconds,
-            "clock_behind_seconds": max((each.live.clock_behind_seconds for each in engines), default=0.0),
+            "clock_behind_seconds": max((each.clock_behind_seconds for each in engines), default=0.0),
             "unhealthy": {each.name: each.unhealthy for each in experiments if each.unhealthy},
         }
 
     def _find_store(self) -> None:
         """Find out whether the file is still there, or the database answers; if not, requests are refused."""
-        engines = self._engines()
-        if self._only is not None and self._only.live.condition.kind in (Kind.BLOCKED, Kind.STALE):
+        engines = self._all_writers()
+        if self._only is not None and self._only.condition.kind in (Kind.BLOCKED, Kind.STALE):
             return  # a probe finds out
         try:
             self._store.probe()
         except Unavailable as problem:
             for each in engines:
-                if each.live.condition.kind is not Kind.BLOCKED:
-                    each.live.block(str(problem))
+                if each.condition.kind is not Kind.BLOCKED:
+                    each.block(str(problem))
             if self.is_shared:  # there may be no experiment yet
                 self._missing = str(problem)
         else:

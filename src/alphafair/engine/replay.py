@@ -551,8 +551,8 @@ def compare_books(experiment: Experiment, change: Change, expected: Mapping[str,
             continue
         if found[name] != value and (found[name] or name not in ACCOUNTS):  # none: its policy failed at that time
             raise Mismatch(
-                f"{experiment.name}: the change at position {change.position} ends period {experiment.period_number} with "
-                f"{name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
+                f"{experiment.name}: the change at position {change.position} ends period {experiment.period_number} "
+                f"with {name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
             )
 
 

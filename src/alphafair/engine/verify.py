@@ -1,8 +1,8 @@
 """Whether a file and the state in memory are what the event log leads to.
 
-`check_store` and `check_rows` prove that rows belong together: every position of an experiment has one event, every event
-its decision and experiment, and every decision the context, label and id that it was made with. `check_states` repeats the log and compares every
-propensity, snapshot and state, and the books of every closed period.
+`check_store` and `check_rows` prove that rows belong together: every position of an experiment has one event, every
+event its decision and experiment, and every decision the context, label and id that it was made with. `check_states`
+repeats the log and compares every propensity, snapshot and state, and the books of every closed period.
 """
 
 from __future__ import annotations

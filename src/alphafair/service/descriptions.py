@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from alphafair.engine import Mismatch, RequestError, Unavailable
-from alphafair.engine.live import reason_of
+from alphafair.engine.memory import reason_of
 from alphafair.errors import PolicyFailed
 from alphafair.service.errors import Failure
 from alphafair.service.logs import log

@@ -102,12 +102,7 @@ class Service:
     ) -> None:
         self.engine, self.address, self.limits = engine, address, limits
         self.measures = Measures(self)
-        self.writer = Writer(
-            engine,
-            max_waiting=limits.max_waiting,
-            observe=self.measures.committed,
-            side_by_side=engine.is_shared,
-        )
+        self.writer = Writer(engine, max_waiting=limits.max_waiting, observe=self.measures.committed)
         self.keyring, self.exports = Keyring(address), Exports()
         self.access = Access(self.keyring, rate=limits.rate)
         closed = self.measures.connection_closed

@@ -7,18 +7,18 @@ needs a lock.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
+from alphafair.engine.tickets import Turns
 from alphafair.service.errors import Failure, failure
 from alphafair.service.keys import Caller
 
 PAUSE: Final = 0.5  # seconds until a caller hears that there is no place
 AGAIN: Final = "Send the request again later."
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -61,39 +61,6 @@ class Places:
         found = failure(503, code, message, repair=repair, retry_after=str(retry_after))
         found.pause = PAUSE
         return found
-
-
-class Turns(Generic[Item]):
-    """Items that wait: callers have turns, and each gives its oldest item."""
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[Item]] = OrderedDict()  # by caller, the next one first
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def __iter__(self) -> Iterator[str]:
-        """The callers that wait, in the order of their turns."""
-        return iter(self._waiting)
-
-    def add(self, caller_id: str, item: Item) -> None:
-        items = self._waiting.get(caller_id)
-        if items is None:
-            self._waiting[caller_id] = deque([item])
-        else:
-            items.append(item)
-
-    def next(self, may: Callable[[str], bool] | None = None) -> tuple[str, Item] | None:
-        """Remove the next item, of a caller that may have its turn; None without one."""
-        for caller_id, items in self._waiting.items():
-            if may is None or may(caller_id):
-                item = items.popleft()
-                if not items:
-                    del self._waiting[caller_id]
-                elif len(self._waiting) > 1:
-                    self._waiting.move_to_end(caller_id)
-                return caller_id, item
-        return None
 
 
 class Pool:

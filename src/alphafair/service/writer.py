@@ -1,9 +1,10 @@
-"""The writer: commands that arrive while a batch is being committed become the next batch.
+"""The service's share of writing: how many commands each caller may have waiting, and whose turn it is to be written.
 
-All bookkeeping happens on the event loop, so nothing here needs a lock. Only `Engine.submit` runs in a thread of the
-writer, once per batch, and answers are returned after its one transaction is on disk. In a file there is one batch at a
-time; in a database one per experiment, since experiments are written side by side. Callers take turns in a batch and
-between batches, and hold only a share of what waits and of what is being committed.
+Commands wait in the engine, one queue per file or per experiment of a database (`alphafair.engine.writer`). The service
+provides the threads that serve them, and gets the answers of each commit in one call. All bookkeeping happens on the
+event loop, so nothing here needs a lock. In a file there is one commit at a time; in a database one per experiment,
+since experiments are written side by side. Callers take turns in a commit and between commits, and hold only a share of
+what waits and of what is being committed.
 """
 
 from __future__ import annotations
@@ -13,51 +14,73 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from alphafair.engine import Engine
+from alphafair.engine.tickets import Ticket, Turns
+from alphafair.engine.writer import MOST_REQUESTS
+from alphafair.engine.writer import Writer as Queued
 from alphafair.service.errors import Failure
 from alphafair.service.keys import Caller
-from alphafair.service.shares import AGAIN, Places, Pool, Turns
+from alphafair.service.shares import AGAIN, Places, Pool
 
 Result = TypeVar("Result")
 THREADS: Final = 8  # where experiments are written side by side
 SHARE: Final = 4  # one caller has a quarter of the places for commands
-LONGEST_BATCH: Final = 1_000  # commands; a batch of the engine is closed once it has as many
-AT_ONCE: Final = 2 * LONGEST_BATCH  # commands of one caller that are being committed, beyond which others wait
+AT_ONCE: Final = 2 * MOST_REQUESTS  # commands of one caller in commits of its turns, beyond which others have theirs
 CHANGES: Final = 100  # of experiments that wait
-Sent = tuple[Sequence[Any], "asyncio.Future[list[Any]]"]  # commands of one request, and who waits for their answers
+
+
+class Sent(Ticket):
+    """The commands of one request, and who waits for their answers."""
+
+    __slots__ = ("answered",)
+
+    def __init__(
+        self, commands: Sequence[Any], line: Line, caller_id: str, answered: asyncio.Future[list[Any]]
+    ) -> None:
+        super().__init__(commands, line, caller_id)
+        self.answered = answered
+
+
+class Line:
+    """The commands of the service that wait for one writer of the engine."""
+
+    def __init__(self, service: Writer, writer: Queued) -> None:
+        self._service, self.writer = service, writer
+        self.waiting = Counter[str]()  # commands without an answer, by caller
+        self.is_owed = False  # whether the service must provide a leader, and has not yet
+
+    # called by other threads
+
+    def lead(self) -> None:
+        self._service.loop.call_soon_threadsafe(self._service.owe, self)
+
+    def deliver(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        self._service.loop.call_soon_threadsafe(self._service.deliver, self, tickets)
 
 
 class Writer:
-    """Gathers commands, passes them to the engine in batches, and rejects commands when too many wait.
+    """Passes commands to the engine, and rejects commands when too many wait."""
 
-    With `side_by_side`, every experiment has batches of its own.
-    """
+    loop: asyncio.AbstractEventLoop
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        max_waiting: int,
-        observe: Callable[[int, float, list[float]], None],
-        side_by_side: bool = False,
-    ) -> None:
+    def __init__(self, engine: Engine, *, max_waiting: int, observe: Callable[[int, float, list[float]], None]) -> None:
         self.engine = engine
-        self.places = Places(max_waiting, -(-max_waiting // SHARE), LONGEST_BATCH)  # of commands of the next batches
+        self.places = Places(max_waiting, -(-max_waiting // SHARE), MOST_REQUESTS)  # of commands without an answer
         self._observe = observe
         self._delays = engine.delays = list[float]()
-        self._side_by_side = side_by_side
-        n_threads = THREADS if side_by_side else 1
-        self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="writer")
-        self._changes = Pool(self._threads, Places(CHANGES, CHANGES // 2), at_once=-(-n_threads // 2), per_caller=1)
-        self._n_threads = n_threads
-        self._lines: dict[str, Turns[Sent]] = {}  # what waits for the next batch, by experiment or all together
-        self._due = Turns[str]()  # lines in which a caller waits for a batch to begin
-        self._is_due: set[tuple[str, str]] = set()  # caller and line
-        self._committing: set[str] = set()  # lines
-        self._at_once = Counter[str]()  # commands that are being committed, by caller
-        self._begins = False  # whether batches begin in this turn of the loop
+        self._n_threads = THREADS if engine.is_shared else 1
+        self._threads = ThreadPoolExecutor(self._n_threads, thread_name_prefix="writer")
+        at_once = -(-self._n_threads // 2)
+        self._changes = Pool(self._threads, Places(CHANGES, CHANGES // 2), at_once=at_once, per_caller=1)
+        self._lines: dict[Queued, Line] = {}
+        self._due = Turns[Line]()  # lines that wait for a thread, by caller
+        self._is_due: set[tuple[str, Line]] = set()
+        self._n_serving = 0  # threads
+        self._at_once = Counter[str]()  # commands in commits of their caller's turn
+        self._begins = False  # whether threads begin in this turn of the loop
 
     def is_full(self, caller: Caller) -> bool:
         """Whether there is no place for commands of a caller."""
@@ -69,101 +92,101 @@ class Writer:
 
     async def submit(self, caller: Caller, commands: Sequence[Any]) -> list[Any]:
         """The engine's answers, after they are on disk."""
+        writer = self.engine.writer_of(commands[0].experiment)
+        if writer is None:  # of an experiment that is not known here: the engine asks the database
+            return await self.change(caller, partial(self.engine.submit, commands))
         if not self.places.take(caller, len(commands)):
             raise self.overload(caller)
-        loop = asyncio.get_running_loop()
-        answers: asyncio.Future[list[Any]] = loop.create_future()
-        name = commands[0].experiment if self._side_by_side and commands else ""
-        line = self._lines.get(name)
+        self.loop = asyncio.get_running_loop()
+        line = self._lines.get(writer)
         if line is None:
-            line = self._lines[name] = Turns[Sent]()
-        line.add(caller.id, (commands, answers))
-        if name not in self._committing:
-            self._wait(caller.id, name)
+            line = self._lines[writer] = Line(self, writer)
+        line.waiting[caller.id] += len(commands)
+        ticket = Sent(commands, line, caller.id, self.loop.create_future())
+        if writer.put([ticket]):
+            line.is_owed = True
+        if line.is_owed:
+            self._wait(caller.id, line)
             if not self._begins:
                 self._begins = True
-                loop.call_soon(self._begin)  # after the commands that arrive in the same turn of the loop
-        return await answers
+                self.loop.call_soon(self._begin)  # after the commands that arrive in the same turn of the loop
+        return await ticket.answered
 
     async def change(self, caller: Caller, work: Callable[[], Result]) -> Result:
-        """Run other work of a caller that writes, between two batches."""
+        """Run other work of a caller that writes, between two commits."""
         return await self._changes.run(caller, work)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run work of the service itself, between two batches."""
+        """Run work of the service itself, between two commits."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def drain(self) -> None:
         """Wait until all accepted commands are answered; nothing may be submitted afterwards."""
-        while self._lines or self._changes.places.n_held:
+        while self.places.n_held or self._n_serving or self._changes.places.n_held:
             await asyncio.sleep(0.001)
         self._threads.shutdown()
 
-    def _wait(self, caller_id: str, name: str) -> None:
-        """Let a caller wait for its turn to have a batch of a line begun."""
-        if (caller_id, name) not in self._is_due:
-            self._is_due.add((caller_id, name))
-            self._due.add(caller_id, name)
+    # turns
 
-    def _may_commit(self, caller_id: str) -> bool:
+    def owe(self, line: Line) -> None:
+        """Provide a leader for a line, in the turn of any caller that waits in it."""
+        line.is_owed = True
+        for caller_id in line.waiting or [""]:
+            self._wait(caller_id, line)
+        self._begin()
+
+    def _wait(self, caller_id: str, line: Line) -> None:
+        if (caller_id, line) not in self._is_due:
+            self._is_due.add((caller_id, line))
+            self._due.add(caller_id, line)
+
+    def _may_begin(self, caller_id: str) -> bool:
         return self._at_once[caller_id] < AT_ONCE
 
     def _begin(self) -> None:
-        """Begin batches, as many as there are threads, where none is being committed."""
+        """Begin commits, as many as there are threads."""
         self._begins = False
-        while len(self._committing) < self._n_threads and (found := self._due.next(self._may_commit)) is not None:
+        while self._n_serving < self._n_threads and (found := self._due.next(self._may_begin)) is not None:
             self._is_due.discard(found)
-            _, name = found
-            if name in self._lines and name not in self._committing:
-                self._commit(name, self._lines[name])
+            caller_id, line = found
+            if line.is_owed:
+                line.is_owed = False
+                size = min(line.waiting[caller_id], MOST_REQUESTS)
+                self._n_serving += 1
+                self._at_once[caller_id] += size
+                self._threads.submit(self._serve, line, caller_id, size)
 
-    def _commit(self, name: str, line: Turns[Sent]) -> None:
-        commands, batch = list[Any](), list[tuple[str, Sent]]()
-        while len(commands) < LONGEST_BATCH and (found := line.next(self._may_commit)) is not None:
-            caller_id, (sent, _) = found
-            commands += sent
-            batch.append(found)
-            self._at_once[caller_id] += len(sent)
-        for caller_id, n in _sizes(batch).items():
-            self.places.release(caller_id, n)
-        self._committing.add(name)
-        done = asyncio.get_running_loop().run_in_executor(self._threads, self._write, commands)
-        done.add_done_callback(lambda written: self._deliver(name, line, batch, written))
+    def _serve(self, line: Line, caller_id: str, size: int) -> None:
+        """Lead one commit: in a thread."""
+        began, tickets, must_lead = time.perf_counter(), list[Ticket](), False
+        try:
+            tickets, must_lead = line.writer.serve(line)
+            if tickets:
+                n_commands = sum(len(each.requests) for each in tickets)
+                self._observe(n_commands, time.perf_counter() - began, self._delays)
+        finally:
+            self.loop.call_soon_threadsafe(self._served, line, caller_id, size, tickets, must_lead)
 
-    def _write(self, commands: list[Any]) -> list[Any]:
-        start = time.perf_counter()
-        answers = self.engine.submit(commands)
-        self._observe(len(commands), time.perf_counter() - start, self._delays)
-        return answers
-
-    def _deliver(
-        self, name: str, line: Turns[Sent], batch: list[tuple[str, Sent]], written: asyncio.Future[list[Any]]
-    ) -> None:
-        problem = written.exception()
-        answers = [] if problem else written.result()
-        first = 0
-        for _, (sent, caller) in batch:
-            size = len(sent)
-            if caller.cancelled():
-                pass
-            elif problem:
-                caller.set_exception(problem)
-            else:
-                caller.set_result(answers[first : first + size])
-            first += size
-        self._at_once -= _sizes(batch)  # which leaves out who has none
-        self._committing.discard(name)
-        if line:
-            for caller_id in line:
-                self._wait(caller_id, name)
+    def _served(self, line: Line, caller_id: str, size: int, tickets: Sequence[Ticket], must_lead: bool) -> None:
+        self._n_serving -= 1
+        self._at_once -= Counter({caller_id: size})  # which leaves out who has none
+        self.deliver(line, tickets)
+        if must_lead:
+            self.owe(line)
         else:
-            del self._lines[name]
-        self._begin()
+            self._begin()
 
-
-def _sizes(batch: list[tuple[str, Sent]]) -> Counter[str]:
-    """How many commands of each caller a batch has."""
-    found = Counter[str]()
-    for caller_id, (sent, _) in batch:
-        found[caller_id] += len(sent)
-    return found
+    def deliver(self, line: Line, tickets: Sequence[Any]) -> None:
+        """Answer those who wait for tickets that were served."""
+        for ticket in tickets:
+            size = len(ticket.requests)
+            self.places.release(ticket.caller_id, size)
+            line.waiting[ticket.caller_id] -= size
+            if not line.waiting[ticket.caller_id]:
+                del line.waiting[ticket.caller_id]
+            if ticket.answered.cancelled():
+                continue
+            if ticket.problem is not None:
+                ticket.answered.set_exception(ticket.problem)
+            else:
+                ticket.answered.set_result(ticket.answers)

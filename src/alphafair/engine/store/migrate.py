@@ -313,8 +313,8 @@ insert into late_reward select experiment << 36 | seq, experiment, seq, experime
     from old_late_reward;
 insert into snapshot select experiment, seq, code_version, tally, state, summary, node from old_snapshot;
 insert into snapshot_piece select experiment, seq, number, bytes, node from old_snapshot_piece;
-insert into api_key select id, name, role, experiments, hash, created_at, created_by, expires_at, revoked_at, revoked_by,
-    epoch from old_api_key;
+insert into api_key select id, name, role, experiments, hash, created_at, created_by, expires_at, revoked_at,
+    revoked_by, epoch from old_api_key;
 """
 _N_MISPLACED = """select coalesce(sum(abs(coalesce(p.last, 0) - coalesce(e.n, 0))), 0)::bigint from position p
     full join (select experiment, count(*) as n from (select experiment from change
@@ -330,8 +330,8 @@ def move_in_database(execute: Execute, shown: str, make: Callable[[], None]) -> 
     ((n_misplaced,),) = execute(_N_MISPLACED)
     if n_misplaced:
         raise Mismatch(
-            f"{shown} cannot be brought to version {NEWEST}: {n_misplaced} of its events belong to no experiment. It is "
-            "unchanged; `alphafair verify` of version 0.1 names the first."
+            f"{shown} cannot be brought to version {NEWEST}: {n_misplaced} of its events belong to no experiment. It "
+            "is unchanged; `alphafair verify` of version 0.1 names the first."
         )
     for table in moved:
         execute(f"alter table {table} rename to old_{table}")

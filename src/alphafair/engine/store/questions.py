@@ -1,7 +1,7 @@
 """What is asked of a store: every question once, for both kinds. The words in braces are those of `dialect`.
 
-Questions about one experiment take its key and positions: after one and up to another. Those about events take the first
-and the last one, and may be about several experiments.
+Questions about one experiment take its key and positions: after one and up to another. Those about events take the
+first and the last one, and may be about several experiments.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ WITH_LABEL: Final = "left join context c on c.experiment = d.experiment and c.nu
 WITH_REWARD: Final = "left join reward r on r.decision = d.event"
 WITH_ACTIVATION: Final = "left join activation a on a.decision = d.event"
 WITH_LATE: Final = "left join late_reward l on l.decision = d.event"
-SINCE_DECIDED: Final = f"""select d.event, d.at, 1 - d.deferred, {", ".join(f"d.{name}" for name in OpenDecision._fields[3:])}
+OPEN: Final = ", ".join(f"d.{name}" for name in OpenDecision._fields[4:])
+SINCE_DECIDED: Final = f"""select d.event, d.at, 1 - d.deferred, d.position, {OPEN}
     from decision d where {{within d}} and not exists (select 1 from reward r where r.decision = d.event)
     and not (d.deferred = 1 and exists (select 1 from activation a where a.decision = d.event)) order by d.event"""
-SINCE_ACTIVATED: Final = f"""select a.event, a.at, 1, a.position, {", ".join(f"d.{name}" for name in OpenDecision._fields[4:])}
+SINCE_ACTIVATED: Final = f"""select a.event, a.at, 1, a.position, {OPEN}
     from activation a join decision d on d.event = a.decision
     where {{within a}} and not exists (select 1 from reward r where r.decision = a.decision) order by a.event"""
-LOG_ROW: Final = f"""select d.position, d.id, d.at, d.context, {LABEL}, d.arm, d.propensity, d.deferred, a.at, r.reward,
-    r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version, d.policy_version, l.reward, l.rewards, l.at
+LOG_ROW: Final = f"""select d.position, d.id, d.at, d.context, {LABEL}, d.arm, d.propensity, d.deferred, a.at,
+    r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version, d.policy_version, l.reward,
+    l.rewards, l.at
     from decision d {WITH_ACTIVATION} {WITH_REWARD} {WITH_LATE} {WITH_LABEL}"""
 STATES: Final = {  # of decisions that wait; all others have the source that settled them
     "pending": "r.event is null and (d.deferred = 0 or a.event is not null)",
