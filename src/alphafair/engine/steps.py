@@ -35,10 +35,10 @@ class Steps:
     """Steps of one experiment as columns, in the order in which they took effect.
 
     `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. `at` is the
-    time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By position, `masks`
-    has the available arms of a draw where not all were, `full` the distribution and the rewards of all arms. A
-    decision appears as DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity is to be
-    recomputed.
+    time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By
+    position, `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of
+    all arms. A decision appears as DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity
+    is to be recomputed.
     """
 
     position: NDArray[np.int64]

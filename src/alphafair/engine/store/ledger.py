@@ -1,8 +1,8 @@
 """The event log as types: rows, what a commit adds to an experiment, and what a store of either kind can do.
 
 Every experiment has a ledger of its own: its *positions* number its events from 1 on, without gaps. A row is found by
-its *event*, an integer that is unique in a store and never shown. `Store.commit` is the only way to add events; it succeeds
-only at the position that the caller has processed. What is asked of a store is in `questions`.
+its *event*, an integer that is unique in a store and never shown. `Store.commit` is the only way to add events; it
+succeeds only at the position that the caller has processed. What is asked of a store is in `questions`.
 
 Nothing here imports a policy: an export runs in a process of its own, without compiled code.
 """

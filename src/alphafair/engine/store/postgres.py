@@ -2,8 +2,8 @@
 
 A commit is of one experiment. It is one statement and so one transaction: it moves the experiment's row only if that
 still has the expected position, and inserts events only if it has moved. So no process holds a lock while it thinks,
-and one that is stopped in the middle leaves nothing behind. Only a process that was too late keeps the row locked for its
-next attempt, which could otherwise be too late again and again; the server ends such a transaction after a second.
+and one that is stopped in the middle leaves nothing behind. Only a process that was too late keeps the row locked for
+its next attempt, which could otherwise be too late again and again; the server ends such a transaction after a second.
 
 When a connection is lost before the answer has arrived, the same rows are written again: either that succeeds, or the
 rows at those positions tell whether they are the ones that were sent.
