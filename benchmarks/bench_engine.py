@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from alphafair.engine import Decide, Engine, Receipt, Reward
-from alphafair.engine.ledger import Decided, Settled
 from alphafair.engine.replay import Replay
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.ledger import Decided, Head, Part, Settled
+from alphafair.engine.store.sqlite import SqliteStore
 from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.table import Row
 from benchmarks.timing import best, seconds
@@ -93,17 +93,20 @@ def play(engine: Engine, n_events: int, threads: int = THREADS) -> None:
 def seconds_to_write(path: Path, n_events: int) -> float:
     """Time the store alone: prepared rows, in batches of as many as all threads submit at once."""
     decided = [
-        (2 * k + 1, f"id-{k:012x}", 1, k % VISITORS, 0, 0.1, 2 * k, 1, 0, None, None, k, k * 40503)
+        (2 * k + 1, 1, 2 * k + 1, f"id-{k:012x}", k % VISITORS, 0, 0.1, 2 * k, 1, 0, None, None, k, k * 40503)
         for k in range(n_events // 2)
     ]
-    settled = [(2 * k + 2, 2 * k + 1, 0.5, "client", None, k) for k in range(n_events // 2)]
+    settled = [(2 * k + 2, 1, 2 * k + 2, 2 * k + 1, 0.5, "client", None, k) for k in range(n_events // 2)]
     with SqliteStore(path) as store:
 
         def write() -> None:
             for first in range(0, n_events // 2, BATCH * THREADS // 2):
                 last = min(first + BATCH * THREADS // 2, n_events // 2)
-                rows = {Decided: decided[first:last], Settled: settled[first:last]}
-                store.append(2 * first, 2 * last, rows)
+                part = Part(Head(1, "home", 2 * first, first), store.numbers(), last)
+                while part.position < 2 * last:
+                    part.next()
+                part.rows |= {Decided: decided[first:last], Settled: settled[first:last]}
+                store.commit([part])
 
         return seconds(write)
 

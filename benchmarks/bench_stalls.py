@@ -23,7 +23,7 @@ import numpy as np
 
 from alphafair import AlphaFairAdaptive
 from alphafair.engine import Decide, Engine, Receipt, Reward
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.sqlite import SqliteStore
 from benchmarks.bench_service import load, running
 from benchmarks.jobs import ALPHA, N_ARMS
 from benchmarks.table import Row, duration
@@ -54,7 +54,7 @@ def expiring(path: Path) -> Iterator[Row]:
         for first in range(0, N_EXPIRING, BATCH):
             engine.submit([Decide("late", f"visitor-{first + k}") for k in range(BATCH)])
         until = time.time() + 25.0
-        engine._store.rows("update decision set at = ?", (int((until - wait) * 1e6),))
+        engine._store.rows("update decision set at = :at", at=int((until - wait) * 1e6))  # type: ignore[attr-defined]
     with serving(path) as port:
         before = waits(port)
         assert time.time() < until - 1.0, "too slow to be measured"
@@ -181,7 +181,7 @@ def exported(port: int) -> int:
 
 def snapshots(path: Path) -> int:
     with SqliteStore(path, read_only=True) as store:
-        ((found,),) = store.rows("select max(seq) from snapshot")
+        ((found,),) = store.rows("select max(position) from snapshot")
     return int(found or 0)
 
 

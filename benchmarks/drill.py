@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from alphafair import Client, ServiceError
-from alphafair.engine.files import COMPANIONS
+from alphafair.engine.store.files import COMPANIONS
 
 NAME, ARMS = "drill", ["ada", "ben", "cyd"]
 N_THREADS, BATCH = 4, 50

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from alphafair.engine import Decide, Engine, Reward
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.sqlite import SqliteStore
 from examples.shop.shop import BUYS, SELLERS
 from tests.browsers import Clock, chromium
 from tests.serving import running

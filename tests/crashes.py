@@ -25,16 +25,16 @@ import threading
 import time
 import zlib
 from collections import Counter, deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
 from alphafair.engine.addresses import is_url, with_schema
-from alphafair.engine.postgres_store import PostgresLedger
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import Path as Address
-from tests.stores import QueriedStore, open_store
+from tests.stores import QueriedStore, open_store, rows_of
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40
@@ -49,54 +49,52 @@ PERIOD, SPEED = 60, 5_000  # seconds of a period of `timed`, and seconds that pa
 STARTED = time.time_ns()
 TINY = (2.0**-1074, 0.0, 2.0**-900, 2.0**-560)  # what decayed rewards become: at first an experiment has no others
 ARMS = ("ada", "ben", "cyd")
-TIMED_REWARDS = """select r.seq, r.at, d.arm, r.reward from reward r join decision d on d.seq = r.decision
-    where d.experiment = ? order by r.seq"""
+TIMED_REWARDS = """select r.position, r.at, d.arm, r.reward from reward r join decision d on d.event = r.decision
+    where d.experiment = ? order by r.position"""
 Request = Decide | Reward | Activate
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
 
 
-class EarlyStore(SqliteStore):
+class Early:
     """The control: says that a group is on the disk, and writes it some groups later."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.held: deque[tuple[Any, ...]] = deque()
+    held: deque[tuple[Any, ...]]
 
-    def append(self, *group: Any) -> None:
-        self.held.append(group)
-        if len(self.held) > 4:
-            super().append(*self.held.popleft())
+    def commit(self, parts: Any, statements: Any = ()) -> None:
+        held = self.__dict__.setdefault("held", deque())
+        held.append((parts, statements))
+        if len(held) > 4 or not all(part.expected for part in parts):
+            super().commit(*held.popleft())  # type: ignore[misc]
+
+
+class EarlyFile(Early, SqliteStore):
+    """In a file the rest is written in the end."""
+
+    def numbers(self) -> Any:
+        given = super().numbers()
+        given.event = max(
+            [given.event, *(part.numbers.event for parts, _ in self.__dict__.get("held", ()) for part in parts)]
+        )
+        return given
 
     def close(self) -> None:
-        while self.held:
-            super().append(*self.held.popleft())
+        held = self.__dict__.get("held", deque())
+        while held:
+            SqliteStore.commit(self, *held.popleft())
         super().close()
 
 
-class EarlyLedger(PostgresLedger):
-    """The same for an experiment in a database; snapshots would be of events that are not there."""
+class EarlyDatabase(Early, QueriedStore):
+    """In a database snapshots would be of events that are not there."""
 
-    def append(self, *group: Any) -> None:
-        held = self.__dict__.setdefault("held", deque())
-        held.append(group)
-        if len(held) > 4 or not group[0]:
-            super().append(*held.popleft())
-
-    def save(self, *row: Any) -> None:
+    def save(self, row: Any) -> None:
         pass
-
-
-class EarlyDatabase(QueriedStore):
-    """A database of such ledgers."""
-
-    def ledger(self, name: str, key: int | None = None) -> PostgresLedger:
-        return EarlyLedger(self, name, super().ledger(name, key).key)
 
 
 def opened(address: Address, *, early: bool = False) -> Engine:
     if not early:
         return Engine(open_store(address), clock=clock)
-    return Engine((EarlyDatabase if is_url(address) else EarlyStore)(address), clock=clock)  # type: ignore[arg-type]
+    return Engine((EarlyDatabase if is_url(address) else EarlyFile)(address), clock=clock)  # type: ignore[arg-type]
 
 
 def clock() -> int:
@@ -225,7 +223,7 @@ class Witness:
         engine = opened(self.path)
         engine.verify()
         self.compare_periods(engine)
-        rows = engine._store.rows
+        rows = partial(rows_of, engine)
         for kind, id in self.fresh:
             answer = self.acked[kind, id]
             if kind == "Decide":
@@ -233,10 +231,12 @@ class Witness:
                 kept = found == [(answer[2], ARMS.index(answer[1]))]
             elif kind == "Activate":
                 kept = bool(
-                    rows("select 1 from activation r join decision d on d.seq = r.decision where d.id = ?", (id,))
+                    rows("select 1 from activation r join decision d on d.event = r.decision where d.id = ?", (id,))
                 )
             else:
-                found = rows("select reward from reward r join decision d on d.seq = r.decision where d.id = ?", (id,))
+                found = rows(
+                    "select reward from reward r join decision d on d.event = r.decision where d.id = ?", (id,)
+                )
                 kept = found in ([(value_of(id),)], [(None,)])
             if not kept:
                 self.faults.append(f"{kind} {id} was acknowledged and lost")
@@ -257,8 +257,8 @@ class Witness:
             self.faults.append(f"a boundary was written twice: {begun}")
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
-        for position, at, arm, reward in engine._store.rows(
-            TIMED_REWARDS, (engine._of("timed").store.key or created.position,)
+        for position, at, arm, reward in rows_of(
+            engine, TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
         ):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):

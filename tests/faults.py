@@ -348,11 +348,11 @@ def create(node: Node) -> None:
 
 def report(server: postgres.Server, schema: str, clients: list[Client], faults: Faults) -> dict[str, Any]:
     """Compare the books of all clients with the database."""
-    decided = server.execute("select id, arm, propensity, seq from decision order by seq", schema)
-    both = "reward r join decision d on d.experiment = r.experiment and d.seq = r.decision"
-    rewarded = server.execute(f"select d.id, r.reward, r.seq from {both}", schema)
-    there = {id: (ARMS[arm], propensity, seq) for id, arm, propensity, seq in decided}
-    paid = {id: (reward, seq) for id, reward, seq in rewarded}
+    decided = server.execute("select id, arm, propensity, position from decision order by position", schema)
+    both = "reward r join decision d on d.event = r.decision"
+    rewarded = server.execute(f"select d.id, r.reward, r.position from {both}", schema)
+    there = {id: (ARMS[arm], propensity, position) for id, arm, propensity, position in decided}
+    paid = {id: (reward, position) for id, reward, position in rewarded}
     problems = [problem for client in clients for problem in client.problems]
     lost = []
     for client in clients:
@@ -408,51 +408,55 @@ def append_unconditionally() -> None:
 
     A moment later the node starts again, so that it goes on from the log.
     """
-    from alphafair.engine.ledger import Behind
-    from alphafair.engine.postgres_store import PostgresLedger
+    from alphafair.engine.store.ledger import Behind, Part
+    from alphafair.engine.store.postgres import PostgresStore
 
-    append = PostgresLedger.append
+    commit = PostgresStore.commit
 
-    def careless(self: Any, expected: int, last: int, rows: Any, statements: Any = ()) -> None:
+    def careless(self: Any, parts: Any, statements: Any = ()) -> None:
         try:
-            append(self, expected, last, rows, statements)
+            commit(self, parts, statements)
         except Behind:
-            moved = self.position - expected
-            late = {kind: [moved_by(kind, row, moved) for row in some] for kind, some in rows.items()}
-            append(self, expected + moved, last + moved, late, statements)
+            (part,) = parts
+            (head,) = self.heads(part.key)
+            moved, late = head.position - part.expected, Part(head, part.numbers, part.at)
+            late.position = part.position + moved
+            for kind, some in part.rows.items():
+                late.rows[kind] = [moved_by(kind, row, moved) for row in some]
+            commit(self, [late], statements)
             threading.Timer(0.2, os.execv, (sys.executable, sys.orig_argv)).start()
 
-    PostgresLedger.append = careless  # type: ignore[method-assign]
+    PostgresStore.commit = careless  # type: ignore[method-assign]
 
 
 def moved_by(kind: Any, row: Any, positions: int) -> tuple[Any, ...]:
     """An event at a later position, as if it had been drawn from the state just before it."""
-    moved = {"seq", "state_version"}
+    moved = {"event", "position", "state_version"}
     return tuple(value + positions if name in moved else value for name, value in zip(kind._fields, row, strict=True))
 
 
 def answer_early() -> None:
     """Answer first, and write a moment later."""
-    from alphafair.engine.postgres_store import PostgresLedger
+    from alphafair.engine.store.postgres import PostgresStore
 
-    append, waiting = PostgresLedger.append, queue.Queue[Any]()
+    commit, waiting = PostgresStore.commit, queue.Queue[Any]()
 
     def write() -> None:
         while True:
             work = waiting.get()
             time.sleep(0.02)
             with contextlib.suppress(Exception):
-                append(*work)
+                commit(*work)
 
     def put(*work: Any) -> None:
-        _, expected, *_ = work
-        if expected:
+        _, (part,), *_ = work
+        if part.expected:
             waiting.put(work)
         else:
-            append(*work)  # a new experiment
+            commit(*work)  # a new experiment
 
     threading.Thread(target=write, daemon=True).start()
-    PostgresLedger.append = put  # type: ignore[method-assign,assignment]
+    PostgresStore.commit = put  # type: ignore[method-assign,assignment]
 
 
 def main() -> None:

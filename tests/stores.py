@@ -21,10 +21,10 @@ import psycopg
 import pytest
 
 from alphafair.engine import Engine, addresses
-from alphafair.engine.ledger import EVENT_TABLES
 from alphafair.engine.memory import Memory
-from alphafair.engine.postgres_store import PostgresStore
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.ledger import EVENT_TABLES
+from alphafair.engine.store.postgres import PostgresStore
+from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.engine.writer import Condition, Kind, Writer
 from tests.postgres import Server
 
@@ -34,7 +34,7 @@ sqlite_only = pytest.mark.sqlite_only
 _server: Server | None = None  # while a test runs on PostgreSQL
 _opened: set[str] = set()
 _stores: list[PostgresStore] = []  # opened by the test that runs
-COPIED = ("position", *EVENT_TABLES, "context", "snapshot", "snapshot_piece", "api_key")
+COPIED = ("experiment", *EVENT_TABLES, "context", "snapshot", "snapshot_piece", "api_key")
 
 
 def writer_of(engine: Engine, name: str | None = None) -> Writer:
@@ -55,9 +55,20 @@ def make_stale(engine: Engine, name: str | None = None) -> None:
     writer_of(engine, name).condition = Condition(Kind.STALE, "A test has asked for it.")
 
 
-def ledger_of(engine: Engine, name: str) -> Any:
-    """The ledger with an experiment: of a file, its store."""
+def store_of(engine: Engine, name: str) -> Any:
+    """The store of an experiment."""
     return engine._of(name).store
+
+
+def key_of(engine: Engine, name: str) -> int:
+    """The key of an experiment."""
+    return live_state(engine, name).find(name).key
+
+
+def rows_of(opened: Any, query: str, values: Sequence[Any] = ()) -> list[Any]:
+    """The rows of a query that a test has written for SQLite; of an engine, or a store."""
+    store = getattr(opened, "_store", opened)
+    return store._rows(query if store.opened.together else _translated(query), tuple(values))
 
 
 def is_postgres() -> bool:
@@ -67,20 +78,16 @@ def is_postgres() -> bool:
 
 def _translated(query: str) -> str:
     """A query of a test, written for SQLite, in the SQL of PostgreSQL."""
-    query = query.replace("d.seq = r.decision", "d.seq = r.decision and d.experiment = r.experiment")
     numbers = itertools.count(1)
     return "".join(f"${next(numbers)}" if c == "?" else c for c in query)
 
 
 class QueriedStore(PostgresStore):
-    """Takes queries of tests, written for SQLite, and is closed after the test that opened it."""
+    """Is closed after the test that opened it."""
 
     def __init__(self, url: str, **options: Any) -> None:
         _stores.append(self)
         super().__init__(url, **options)
-
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        return super().rows(_translated(query), values)
 
 
 @contextlib.contextmanager
@@ -109,13 +116,6 @@ def open_store(path: Path, **options: Any) -> Any:
     """The store of this run at a path."""
     address = address_of(path)
     return QueriedStore(str(address), **options) if addresses.is_url(address) else SqliteStore(path, **options)
-
-
-def ledgers_of(store: Any) -> list[Any]:
-    """The ledgers of a store: one in a file, one per experiment in a database."""
-    if not hasattr(store, "positions"):
-        return [store]
-    return [store.ledger(name, key) for name, (key, _) in store.positions().items()]
 
 
 class Translating:

@@ -96,7 +96,9 @@ class Shop:
         assert set(report["readiness"]) == {200}
         with sqlite3.connect(f"file:{self.path}?mode=ro", uri=True) as file:
             decided = {id for (id,) in file.execute("select id from decision")}
-            rewarded = {id for (id,) in file.execute("select d.id from reward r join decision d on d.seq = r.decision")}
+            rewarded = {
+                id for (id,) in file.execute("select d.id from reward r join decision d on d.event = r.decision")
+            }
         file.close()
         assert {*report["decided"]} <= decided
         assert {*report["rewarded"]} <= rewarded

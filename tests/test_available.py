@@ -140,7 +140,7 @@ def test_arms_retired_before_the_start_are_not_available(engine: Engine) -> None
     experiment = live_state(engine, "home").experiments["home"]
     created = experiment.changes[0]
     experiment.changes[0] = type(created)(
-        created.seq, created.experiment, created.kind, created.body, policy.snapshot().to_bytes(), created.at
+        1, created.experiment, created.kind, created.body, policy.snapshot().to_bytes(), created.at
     )
     among = export.ArmsOverTime(experiment)
     assert among.available([experiment.version], [None]).table().tolist() == [[True, False, True]]

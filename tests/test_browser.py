@@ -13,7 +13,7 @@ import pytest
 
 from alphafair.algorithms import POLICIES
 from alphafair.engine import Decide, Engine, Reward
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.groups import Groups
 from alphafair.service import keys
 from alphafair.service.page.sentences import SIGNING_OUT

@@ -35,7 +35,7 @@ def test_verify_prints_what_it_found(file: Path) -> None:
     assert code == 0
     assert "21 events replayed" in text
     hand = sqlite3.connect(file)
-    hand.execute("update reward set reward = 0.75 where seq = 5")
+    hand.execute("update reward set reward = 0.75 where position = 5")
     hand.commit()
     hand.close()
     code, text = run("verify", file)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from alphafair import Engine
 from alphafair.cli import app
 from alphafair.engine import Mismatch, copies, copy, restore
-from alphafair.engine.postgres_store import PostgresStore
+from alphafair.engine.store.postgres import PostgresStore
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from tests.postgres import Server
@@ -126,7 +126,7 @@ def test_a_forged_log_is_not_copied(tmp_path: Path, url: str, postgres_server: S
         for k in range(5):
             engine.reward(engine.decide("home", f"v{k}").id, 1.0)
     with closing(sqlite3.connect(path)) as file, file:
-        file.execute("update decision set propensity = 0.25 where seq = 6")
+        file.execute("update decision set propensity = 0.25 where position = 6")
         file.execute("delete from snapshot")
     with pytest.raises(Mismatch):
         copy(path, url)
@@ -184,7 +184,7 @@ def test_an_experiment_that_is_committed_during_the_renaming_is_kept(
     tmp_path: Path, url: str, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction began before the target was looked at, and ends afterwards."""
-    path, rename = one_experiment(tmp_path / "shop.db"), PostgresStore.rename
+    path, rename = one_experiment(tmp_path / "shop.db"), PostgresStore.take_name
     Engine.open(url).close()
     schema = url.rpartition("=")[2]
 
@@ -198,10 +198,10 @@ def test_an_experiment_that_is_committed_during_the_renaming_is_kept(
             finally:
                 waiting.join()
 
-    monkeypatch.setattr(PostgresStore, "rename", slow)
+    monkeypatch.setattr(PostgresStore, "take_name", slow)
     with pytest.raises(InvalidArgument, match="a database without experiments and keys"):
         copy(path, url)
-    assert postgres_server.execute("select name from position", schema) == [("early",)]
+    assert postgres_server.execute("select name from experiment", schema) == [("early",)]
 
 
 def test_other_tables_in_the_schema_are_kept(tmp_path: Path, url: str, postgres_server: Server) -> None:

@@ -90,9 +90,13 @@ def test_a_date_that_is_accepted_can_be_shown(path: Path, period: str | float) -
 
 def with_start(path: Path, kind: str, at: int) -> None:
     """Write a start of periods into a ledger, as a version that did not check it would have."""
-    ((seq, body),) = execute(path, f"select seq, body from change where kind = '{kind}'")
+    ((position, body),) = execute(path, f"select position, body from change where kind = '{kind}'")
     changed = json.dumps(json.loads(body) | {"period_start": at})
-    execute(path, f"update change set body = '{changed}' where seq = {seq} and kind = '{kind}'", "delete from snapshot")
+    execute(
+        path,
+        f"update change set body = '{changed}' where position = {position} and kind = '{kind}'",
+        "delete from snapshot",
+    )
 
 
 @pytest.mark.parametrize("at", STORED.values(), ids=STORED)

@@ -53,8 +53,10 @@ def test_the_last_state_is_read_and_not_learned_again(path: Path) -> None:
     with Engine.open(path) as engine:
         state = live_state(engine, "plain").experiments["plain"].policy.snapshot().arrays
     with closing(sqlite3.connect(path)) as file:
-        key = "select seq from change where kind = 'create' and body ->> '$.name' = 'plain'"
-        (blob,) = file.execute(f"select state from snapshot where experiment = ({key}) order by seq limit 1").fetchone()
+        key = "select experiment from change where kind = 'create' and body ->> '$.name' = 'plain'"
+        (blob,) = file.execute(
+            f"select state from snapshot where experiment = ({key}) order by position limit 1"
+        ).fetchone()
     older = State.from_bytes(blob).arrays
     assert older["seen"] <= state["seen"]
     assert state["squared_rewards"] >= older["reward_sum"] * older["largest"]
@@ -73,7 +75,7 @@ def test_it_goes_on_and_is_verified(path: Path) -> None:
                 assert engine.reward(receipt.id, reward).outcome == "applied"
             engine.add_arm("started", f"sofa {seed}")
             engine.verify()
-            engine.rollback("plain", engine.position - 2)
+            engine.rollback("plain", engine.experiment("plain").position - 2)
             engine.verify()
 
 

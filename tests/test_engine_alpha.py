@@ -31,7 +31,7 @@ def play(engine: Engine, n_rounds: int, name: str = "home", seed: int = 0) -> No
 
 
 def bodies(path: Path) -> list[str]:
-    return [body for (body,) in execute(path, "select body from change order by seq")]
+    return [body for (body,) in execute(path, "select body from change order by position")]
 
 
 @pytest.mark.parametrize("alpha", [1.0, 2.0, math.inf, "inf"])

@@ -14,8 +14,8 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, RequestError, Reward
-from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import both_stores, live_state, sqlite_only, writer_of
+from alphafair.engine.store.sqlite import SqliteStore
+from tests.stores import both_stores, live_state, rows_of, sqlite_only, writer_of
 
 pytestmark = both_stores
 
@@ -173,7 +173,7 @@ def test_no_statement_of_a_request_reads_a_whole_table(traced: tuple[Engine, Clo
         assert any(f"insert into {table}" in kind for kind in kinds), table  # so all of it was done
     assert len(kinds) > 12
     for statement in kinds.values():
-        for *_, step in engine._store.rows(f"explain query plan {statement}"):
+        for *_, step in rows_of(engine, f"explain query plan {statement}"):
             scanned = step.split()[1] if step.startswith("SCAN") else None
             assert scanned is None or scanned in SMALL, (step, statement[:300])
 

@@ -286,7 +286,7 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
 
 def test_a_forged_backup_is_not_restored(tmp_path: Path, backup: Path) -> None:
     hand = sqlite3.connect(backup)
-    hand.execute("update reward set reward = 0.75 where seq = 5")
+    hand.execute("update reward set reward = 0.75 where position = 5")
     hand.commit()
     hand.close()
     before = left(tmp_path)

@@ -153,21 +153,21 @@ def test_older_files_are_counted_when_opened(shop: Shop) -> None:
         shop.create(policy)
         for k in range(20):
             shop.reward(policy, f"v{k % 3}", k / 3)
-        shop.engine.rollback(policy, shop.engine.position - 5)
+        shop.engine.rollback(policy, shop.engine.experiment(policy).position - 5)
         shop.reward(policy, "v", 0.3)
     shop.engine.close()
     with sqlite3.connect(shop.path) as file:
-        for experiment, seq, tally in file.execute("select experiment, seq, tally from snapshot").fetchall():
+        for experiment, position, tally in file.execute("select experiment, position, tally from snapshot").fetchall():
             older = json.loads(tally)
             del older["earned"]
-            of = (json.dumps(older), experiment, seq)
-            file.execute("update snapshot set tally = ? where experiment = ? and seq = ?", of)
-        for seq, body in file.execute("select seq, body from change where kind = 'rollback'").fetchall():
+            of = (json.dumps(older), experiment, position)
+            file.execute("update snapshot set tally = ? where experiment = ? and position = ?", of)
+        for event, body in file.execute("select event, body from change where kind = 'rollback'").fetchall():
             older = json.loads(body)
             tally = json.loads(older["tally"])
             del tally["earned"]
             file.execute(
-                "update change set body = ? where seq = ?", (json.dumps({**older, "tally": json.dumps(tally)}), seq)
+                "update change set body = ? where event = ?", (json.dumps({**older, "tally": json.dumps(tally)}), event)
             )
     file.close()
     shop.engine = shop.opened()

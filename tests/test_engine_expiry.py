@@ -13,10 +13,10 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide, Outcome, Receipt, Reward, Unavailable
-from alphafair.engine.ledger import Settled
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.ledger import Settled
+from alphafair.engine.store.sqlite import SqliteStore
 from tests.serving import running
-from tests.stores import both_stores, open_store, sqlite_only
+from tests.stores import both_stores, open_store, rows_of, sqlite_only
 
 pytestmark = both_stores
 
@@ -30,11 +30,11 @@ class Recording(SqliteStore):
 
     settled: list[int]
 
-    def append(self, expected: int, last: int, rows: Any, *updates: Any) -> None:
+    def commit(self, parts: Any, statements: Any = ()) -> None:
         if not hasattr(self, "settled"):
             self.settled = []
-        super().append(expected, last, rows, *updates)
-        self.settled.append(len(rows.get(Settled, ())))
+        super().commit(parts, statements)
+        self.settled.append(sum(len(part.rows[Settled]) for part in parts))
 
 
 class Clock:
@@ -58,7 +58,7 @@ def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
 
 def sources(engine: Engine) -> dict[str, str]:
     """How every decision was settled, by its id."""
-    return dict(engine._store.rows("select d.id, r.source from reward r join decision d on d.seq = r.decision"))
+    return dict(rows_of(engine, "select d.id, r.source from reward r join decision d on d.event = r.decision"))
 
 
 def test_a_request_settles_a_page_and_is_answered(engine: Engine, clock: Clock) -> None:
@@ -90,7 +90,7 @@ def test_overdue_decisions_are_expired_before_they_are_settled(engine: Engine, c
         answers = engine.submit([Reward("18", 0.5), Activate("19"), Reward("16", 0.25), Reward("16", 0.25)])
         assert answers == [Outcome("expired")] * 4
         assert sources(engine) == {"0": "expired", "18": "expired", "19": "lapsed", "16": "expired"}
-        assert len(engine._store.rows("select * from late_reward")) == 2
+        assert len(rows_of(engine, "select * from late_reward")) == 2
         assert engine.decide("home", "v", "18") == engine.decide("home", "v", "18")
         engine.expire()
     assert engine.experiment("home").pending == 0

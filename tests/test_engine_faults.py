@@ -30,9 +30,9 @@ from alphafair.engine import (
     RequestError,
     Reward,
     Unavailable,
-    postgres_connections,
 )
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store import connections as postgres_connections
+from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import both_stores, is_postgres, open_store, sqlite_only
 
 pytestmark = both_stores
@@ -82,7 +82,7 @@ class Disk:
     def open(self, path: Path) -> Any:
         """Open the store of this run on this disk, or on a database behind connections that fail like one."""
         if is_postgres():
-            with mock.patch("alphafair.engine.postgres_store.Connections", self.connections()):
+            with mock.patch("alphafair.engine.store.postgres.Connections", self.connections()):
                 return open_store(path)
         return SqliteStore(path, connect=self.connect)
 
@@ -237,7 +237,7 @@ class Session:
 def _small_snapshots() -> Iterator[None]:
     with (
         mock.patch("alphafair.engine.writer.SNAPSHOT_EVERY", 4 if is_postgres() else 9),
-        mock.patch("alphafair.engine.postgres_store.AGAIN", (0.0,) * 4),
+        mock.patch("alphafair.engine.store.postgres.AGAIN", (0.0,) * 4),
     ):
         yield
 
@@ -344,7 +344,7 @@ def test_uncommitted_decisions_are_not_visible(engine: Engine, disk: Disk, tmp_p
 @sqlite_only("is about SQLite's own locks")
 @pytest.mark.parametrize("lock", ["immediate", "exclusive"])
 def test_a_locked_file_is_waited_for_and_then_refused(tmp_path: Path, lock: str) -> None:
-    with mock.patch("alphafair.engine.sqlite_store.BUSY", 0.01):
+    with mock.patch("alphafair.engine.store.sqlite.BUSY", 0.01):
         engine = Engine(SqliteStore(tmp_path / "shop.db"))
     engine.create("home", arms=ARMS)
     receipt = engine.decide("home", "v")

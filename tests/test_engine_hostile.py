@@ -14,11 +14,14 @@ from typer.testing import CliRunner
 
 from alphafair.cli import app as program
 from alphafair.engine import Engine, Unavailable, restore
-from alphafair.engine.migrations import check_schema, migrate, schema
+from alphafair.engine.store.dialect import NEWEST
+from alphafair.engine.store.migrate import check_file
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
 from alphafair.service.server import bound
+from tests.older import take_back
 from tests.postgres import Server
+from tests.stores import rows_of
 
 ARMS = ["ada", "ben"]
 
@@ -141,23 +144,23 @@ def test_a_changed_table_is_refused(path: Path, old: str, new: str) -> None:
 
 def test_every_older_version_has_its_own_schema(tmp_path: Path) -> None:
     """A file of an older version is compared with what that version was, then brought up to date."""
-    steps = schema()
-    for n_steps in range(1, len(steps) + 1):
-        connection = sqlite3.connect(tmp_path / f"{n_steps}.db", isolation_level=None)
-        migrate(connection, steps[:n_steps])
-        connection.execute("pragma application_id = 41466")
-        check_schema(connection, "it")
+    for version in range(1, NEWEST + 1):
+        path = tmp_path / f"{version}.db"
+        Engine.open(path).close()
+        connection = sqlite3.connect(path, isolation_level=None)
+        take_back(connection, version)
+        check_file(connection, "it")
         connection.execute("create trigger t after insert on decision begin delete from reward; end")
         with pytest.raises(InvalidArgument, match="schema"):
-            check_schema(connection, "it")
+            check_file(connection, "it")
         connection.execute("drop trigger t")
         connection.close()
-        Engine.open(tmp_path / f"{n_steps}.db").close()
+        Engine.open(path).close()
 
 
 def test_functions_in_a_schema_are_not_trusted(path: Path) -> None:
     with Engine.open(path) as engine:
-        ((trusted,),) = engine._store.rows("pragma trusted_schema")
+        ((trusted,),) = rows_of(engine, "pragma trusted_schema")
         assert trusted == 0
 
 

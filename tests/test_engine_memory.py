@@ -22,13 +22,13 @@ from alphafair.engine import memory as memory_module
 from alphafair.engine import writer as writer_module
 from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import DecisionCache
-from alphafair.engine.ledger import SnapshotPiece
 from alphafair.engine.replay import Replay
+from alphafair.engine.store.ledger import SnapshotPiece
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
 from alphafair.values import State
 from tests.serving import error, running, wait_for, wait_until_ready
-from tests.stores import both_stores, ledger_of, live_state, make_stale
+from tests.stores import both_stores, live_state, make_stale, rows_of, store_of
 
 pytestmark = both_stores
 
@@ -301,27 +301,27 @@ def test_a_change_without_memory_is_not_made(engine: Engine) -> None:
 
 def test_a_failed_snapshot_does_not_affect_answers(engine: Engine) -> None:
     """And what was written of it is not taken for a whole one."""
-    ledger = ledger_of(engine, "home")
-    save, failed = ledger.save, list[Any]()
+    store = store_of(engine, "home")
+    save, failed = store.save, list[Any]()
 
-    def failing(position: int, row: Any) -> None:
+    def failing(row: Any) -> None:
         if isinstance(row, SnapshotPiece) and row.number == 1 and not failed:
             failed.append(row)
             raise MemoryError
-        save(position, row)
+        save(row)
 
     with (
         mock.patch.object(writer_module, "SNAPSHOT_EVERY", 1),
         mock.patch("alphafair.engine.maintenance.PIECE", 400),
         mock.patch("alphafair.engine.maintenance.REST", 0.0),
         mock.patch("alphafair.engine.maintenance.REST_AFTER_FAILURE", 0.0),
-        mock.patch.object(ledger, "save", failing),
+        mock.patch.object(store, "save", failing),
     ):
         for k in range(50):
             assert isinstance(engine.decide("home", f"{k % 3}"), Receipt)
     assert failed
     assert engine.health()["ready"]
-    assert engine._store.rows("select count(*) from snapshot")[0][0]
+    assert rows_of(engine, "select count(*) from snapshot")[0][0]
     engine.verify()
 
 

@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
 from alphafair.errors import InvalidArgument
-from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store
+from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, rows_of
 
 pytestmark = both_stores
 
@@ -85,7 +85,7 @@ class Decision:
 
 @dataclass
 class Log:
-    """An order of events: one for all experiments of a file, one per experiment in a database."""
+    """The events of an experiment; those of a file have times that never fall over all experiments."""
 
     position: int = 0
     latest: int = 0
@@ -130,7 +130,7 @@ class Model:
 
     def __init__(self) -> None:
         self.clock = START * 1_000_000
-        self.logs = [] if is_postgres() else [Log()]
+        self.logs: list[Log] = []
         self.experiments: dict[str, Experiment] = {}
         self.decisions: list[Decision] = []
         self.ids: dict[str, dict[str, Decision]] = {}  # by experiment; erased ones are not among them
@@ -140,7 +140,8 @@ class Model:
         return sum(log.position for log in self.logs)
 
     def now(self, experiment: Experiment) -> int:
-        return max(self.clock, experiment.log.latest)
+        together = [experiment.log] if is_postgres() else self.logs
+        return max(self.clock, *(log.latest for log in together))
 
     def event(self, experiment: Experiment) -> int:
         log = experiment.log
@@ -155,14 +156,13 @@ class Model:
     def create(self, name: str, options: dict[str, Any]) -> None:
         low, high = options.get("reward_range", (0.0, 1.0))
         wait = options.get("reward_wait")
-        if is_postgres():
-            self.logs.append(Log())
-        log = self.logs[-1]
+        log = Log()
+        self.logs.append(log)
         experiment = self.experiments[name] = Experiment(
             name,
-            len(self.logs) if is_postgres() else log.position + 1,
+            len(self.logs),
             log,
-            log.position + 1,
+            1,
             options["policy"] == "alpha-fair",
             low,
             high,
@@ -356,9 +356,10 @@ class Model:
 
 
 LABELS = """select case when d.id like 'erased-%' then null else d.id end, c.label from decision d
-    left join context c on c.experiment = d.experiment and c.number = d.context where d.experiment = ? order by d.seq"""
-SETTLED = """select r.seq, d.experiment, r.decision from reward r join decision d on d.seq = r.decision
-    where d.experiment = ? and r.seq > ? and r.source in ('default', 'expired', 'lapsed')"""
+    left join context c on c.experiment = d.experiment and c.number = d.context
+    where d.experiment = ? order by d.event"""
+SETTLED = """select r.event, d.experiment, d.position from reward r join decision d on d.event = r.decision
+    where r.experiment = ? and r.position > ? and r.source in ('default', 'expired', 'lapsed')"""
 NAMES = st.sampled_from(list(EXPERIMENTS))
 PLACES = st.integers(0, 10_000)
 ARMS = ("ada", "ben", "cyd", "dan", "eve")
@@ -424,7 +425,7 @@ class EngineAndModel(RuleBasedStateMachine):
         """
         engine, found = self.engine, list(self.model.experiments.values())
         written = [each for each in found if engine.experiment(each.name).position > each.log.position]
-        rows = [row for each in written for row in engine._store.rows(SETTLED, (each.key, each.log.position))]
+        rows = [row for each in written for row in rows_of(engine, SETTLED, (each.key, each.log.position))]
         return self.model.expire(written if is_postgres() else found, [(key, seq) for _, key, seq in sorted(rows)])
 
     @rule(asked=st.lists(ASKED, min_size=1, max_size=8))
@@ -599,7 +600,7 @@ class EngineAndModel(RuleBasedStateMachine):
             assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
             drawn = [decision.receipt.arm for decision in mine]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
-            rows = engine._store.rows(LABELS, (experiment.key,))
+            rows = rows_of(engine, LABELS, (experiment.key,))
             assert rows == [(None if d.context is None else d.receipt.id, d.context) for d in mine]
             assert status.cumulative_rewards == experiment.earned
             accounts = list(status.accounts.values())

@@ -16,7 +16,7 @@ from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, Log, load_pol
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument, Mismatch
 from alphafair.evaluation import LogFile, doctor
-from tests.stores import both_stores, execute, is_postgres, ledger_of, live_state, open_store, writer_of
+from tests.stores import both_stores, execute, is_postgres, live_state, open_store, store_of, writer_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -279,9 +279,7 @@ def test_a_failed_commit_of_a_boundary_is_repeated(
     play(engine, 5)
     clock.now += DAY
     with monkeypatch.context() as patch:
-        patch.setattr(
-            ledger_of(engine, "home"), "append", lambda *_: (_ for _ in ()).throw(OSError("the disk is full"))
-        )
+        patch.setattr(store_of(engine, "home"), "commit", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
         with pytest.raises(OSError, match="the disk is full"):
             engine.decide("home", "v")
     assert boundaries(engine) == []
@@ -334,12 +332,12 @@ def edited(engine: Engine, clock: Clock, position: int, **fields: Any) -> Engine
     """The same file, with other numbers in the body of a change or in its books."""
     path = engine._store.path
     engine.close()
-    ((found,),) = execute(path, f"select body from change where seq = {position}")
+    ((found,),) = execute(path, f"select body from change where position = {position}")
     body = json.loads(found)
     for name, value in fields.items():
         place = body["books"] if name in body["books"] else body
         place[name] = value(place[name])
-    execute(path, f"update change set body = '{json.dumps(body)}' where seq = {position}")
+    execute(path, f"update change set body = '{json.dumps(body)}' where position = {position}")
     return Engine(open_store(path), seed=2, clock=clock)
 
 

@@ -17,7 +17,7 @@ from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import RequestHandler
 from alphafair.errors import InvalidArgument
 from alphafair.policy.stepper import Stepper
-from tests.stores import both_stores, execute, live_state
+from tests.stores import both_stores, execute, live_state, rows_of
 
 pytestmark = both_stores
 
@@ -170,7 +170,7 @@ def test_a_refused_context_leaves_no_trace(
     engine.close()
     with Engine.open(path, seed=3) as engine:
         assert engine.decide("home", "refused", "a", available) == first
-        rows = engine._store.rows("select c.label, d.id from decision d join context c on c.number = d.context")
+        rows = rows_of(engine, "select c.label, d.id from decision d join context c on c.number = d.context")
         assert sorted(rows) == [("other 0", "0"), ("other 1", "1"), ("other 2", "2"), ("refused", "a")]
         engine.verify()
 
@@ -235,7 +235,7 @@ def test_a_policy_that_cannot_grow_refuses_new_contexts_and_nothing_more(engine:
     del policy.grow  # type: ignore[method-assign]
     engine.decide("home", "third")
     engine.verify()
-    assert engine._store.rows("select number, label from context order by number") == [(0, "first"), (1, "third")]
+    assert rows_of(engine, "select number, label from context order by number") == [(0, "first"), (1, "third")]
 
 
 # nothing that one request brings touches another in the same commit

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairBandit, Engine, State
-from alphafair.engine import Decide, Unavailable, ledger, live, maintenance
+from alphafair.engine import Decide, Unavailable, live, maintenance
 from alphafair.engine.experiment import same_state
-from alphafair.engine.ledger import Snapshot, SnapshotPiece
-from alphafair.engine.postgres_store import PostgresLedger
-from alphafair.engine.sqlite_store import SqliteStore
-from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, ledger_of, live_state, writer_of
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import SNAPSHOTS_KEPT, Snapshot, SnapshotPiece
+from alphafair.engine.store.postgres import PostgresStore
+from alphafair.engine.store.sqlite import SqliteStore
+from tests.stores import both_stores, connected, copy_as_crashed, is_postgres, live_state, rows_of, store_of, writer_of
 
 pytestmark = both_stores
 
@@ -30,20 +31,19 @@ class Writes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
         self.fails = False
-        kind = PostgresLedger if is_postgres() else SqliteStore
-        append, save = kind.append, kind.save
+        kind: Any = PostgresStore if is_postgres() else SqliteStore
+        commit, save = kind.commit, kind.save
 
-        def noted_append(ledger: Any, expected: int, last: int, rows: Any, updates: Any = ()) -> None:
-            self.note([event for events in rows.values() for event in events])
-            append(ledger, expected, last, rows, updates)
+        def noted_commit(store: Any, parts: Any, statements: Any = ()) -> None:
+            self.note([row for part in parts for rows in part.rows.values() for row in rows])
+            commit(store, parts, statements)
 
-        def noted_save(ledger: Any, position: int, row: Any) -> None:
+        def noted_save(store: Any, row: Any) -> None:
             self.note([row])
-            save(ledger, position, row)
+            save(store, row)
 
-        monkeypatch.setattr(kind, "append", noted_append)
-        if is_postgres():  # a file appends snapshots, too
-            monkeypatch.setattr(kind, "save", noted_save)
+        monkeypatch.setattr(kind, "commit", noted_commit)
+        monkeypatch.setattr(kind, "save", noted_save)
 
     def note(self, rows: list[Any]) -> None:
         if self.fails and any(isinstance(row, Snapshot | SnapshotPiece) for row in rows):
@@ -89,12 +89,19 @@ def begin(engine: Engine) -> int:
 def kept(engine: Engine, name: str = "large") -> list[int]:
     """The positions of the snapshots of an experiment, in order."""
     key = live_state(engine, name).experiments[name].key
-    return [seq for (seq,) in engine._store.rows("select seq from snapshot where experiment = ? order by seq", (key,))]
+    return [
+        position
+        for (position,) in rows_of(
+            engine, "select position from snapshot where experiment = ? order by position", (key,)
+        )
+    ]
 
 
 def pieces(engine: Engine) -> list[tuple[int, int]]:
     """Experiment and position of every piece that is written apart."""
-    return [(key, seq) for key, seq in engine._store.rows("select distinct experiment, seq from snapshot_piece")]
+    return [
+        (key, position) for key, position in rows_of(engine, "select distinct experiment, position from snapshot_piece")
+    ]
 
 
 def test_no_commit_has_more_than_a_piece(engine: Engine, writes: Writes) -> None:
@@ -132,8 +139,8 @@ def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path:
         engine.maintain()
     assert kept(engine) == [begun]
     key = live_state(engine, "large").experiments["large"].key
-    ((counted,),) = engine._store.rows("select tally from snapshot where experiment = ?", (key,))
-    assert same_state(State.from_bytes(ledger_of(engine, "large").snapshot_state(key, begun)), state)
+    ((counted,),) = rows_of(engine, "select tally from snapshot where experiment = ?", (key,))
+    assert same_state(State.from_bytes(questions.snapshot_state(store_of(engine, "large"), key, begun)), state)
     assert counted == tally
     engine.verify()
 
@@ -168,9 +175,9 @@ def test_older_ones_are_removed_piece_by_piece(engine: Engine, writes: Writes) -
         rounds(engine, 15)
         while engine.maintain():
             pass
-    assert len(kept(engine)) == ledger.SNAPSHOTS_KEPT
+    assert len(kept(engine)) == SNAPSHOTS_KEPT
     key = live_state(engine, "large").experiments["large"].key
-    assert sorted(pieces(engine)) == [(key, seq) for seq in kept(engine)]
+    assert sorted(pieces(engine)) == [(key, position) for position in kept(engine)]
     assert max(sizes) < 2 * PIECE
     engine.verify()
 
@@ -182,7 +189,7 @@ def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: 
     engine.close()
     with Engine.open(tmp_path / "shop.db") as again:
         assert kept(again)[-1] == position
-        assert {seq for key, seq in pieces(again) if key == large.key} == {*kept(again)}
+        assert {position for key, position in pieces(again) if key == large.key} == {*kept(again)}
         assert same_state(live_state(again, "large").experiments["large"].policy.snapshot(), state)
         again.verify()
 
@@ -191,7 +198,7 @@ def test_closing_leaves_a_snapshot_of_the_last_moment(engine: Engine, tmp_path: 
 def test_half_a_snapshot_is_never_used(engine: Engine, tmp_path: Path, n_pieces: int) -> None:
     """What a crash leaves after so many pieces: who opens it does without them, removes them, and goes on."""
     begin(engine)
-    while engine._store.rows("select count(*) from snapshot_piece") < [(n_pieces,)]:
+    while rows_of(engine, "select count(*) from snapshot_piece") < [(n_pieces,)]:
         engine.maintain()
     path = tmp_path / "crashed.db"
     copy_as_crashed(tmp_path / "shop.db", path)
@@ -237,7 +244,7 @@ def test_a_failed_snapshot_leaves_nothing_and_blocks_nothing(engine: Engine, wri
     while engine.maintain():
         pass
     assert kept(engine)
-    assert {*pieces(engine)} <= {*engine._store.rows("select experiment, seq from snapshot")}
+    assert {*pieces(engine)} <= {*rows_of(engine, "select experiment, position from snapshot")}
     engine.verify()
 
 

@@ -19,10 +19,10 @@ from tests.stores import (
     both_stores,
     connected,
     copy_as_crashed,
-    ledgers_of,
     live_state,
     make_stale,
     open_store,
+    rows_of,
     sqlite_only,
 )
 
@@ -117,14 +117,15 @@ def path(tmp_path: Path, clock: Clock) -> Path:
 
 def naive(path: Path, experiment: Experiment) -> dict[str, Any]:
     """What the summary must contain, counted event by event from the tables."""
-    of_decision = "join decision d on d.seq = r.decision where d.experiment = ? order by r.seq"
+    of_decision = "join decision d on d.event = r.decision where d.experiment = ? order by r.event"
     with open_store(path, read_only=True) as store:
-        decisions = store.rows(
-            "select seq, context, arm, at, deferred from decision where experiment = ?", (experiment.key,)
+        decisions = rows_of(
+            store, "select event, context, arm, at, deferred from decision where experiment = ?", (experiment.key,)
         )
-        activated = dict(store.rows(f"select r.decision, r.at from activation r {of_decision}", (experiment.key,)))
-        rewards = store.rows(
-            f"select r.seq, r.decision, d.arm, r.reward, r.rewards, r.source, r.at, d.at from reward r {of_decision}",
+        activated = dict(rows_of(store, f"select r.decision, r.at from activation r {of_decision}", (experiment.key,)))
+        rewards = rows_of(
+            store,
+            f"select r.event, r.decision, d.arm, r.reward, r.rewards, r.source, r.at, d.at from reward r {of_decision}",
             (experiment.key,),
         )
     found = experiment.summary
@@ -158,10 +159,9 @@ def experiments_of(path: Path, how: str) -> dict[str, Experiment]:
     """The experiments as a replay of everything, or one that starts at the last snapshots, arrives at them."""
     found: dict[str, Experiment] = {}
     with open_store(path, read_only=True) as store:
-        for ledger in ledgers_of(store):
-            again = Replay(ledger, ledger.position)
-            repeated = (again.from_snapshots() if how == "snapshots" else again).run()
-            found |= {each.name: each for each in repeated.values()}
+        again = Replay(store, {head.key: head.position for head in store.heads()})
+        repeated = (again.from_snapshots() if how == "snapshots" else again).run()
+        found |= {each.name: each for each in repeated.values()}
     return found
 
 
@@ -199,7 +199,7 @@ def test_it_does_not_depend_on_how_the_engine_has_arrived_at_it(path: Path, cloc
     with Engine(open_store(path), seed=4, clock=clock) as engine:
         play(engine, clock, 60, 2)
         live_summary = live_state(engine, name).experiments[name].summary.copy()
-        assert engine._store.rows("select count(*) from snapshot where summary is not null")[0][0] >= 5
+        assert rows_of(engine, "select count(*) from snapshot where summary is not null")[0][0] >= 5
         crashed = path.with_name("crashed.db")
         copy_as_crashed(path, crashed)
     replayed = experiments_of(crashed, "all")[name].summary
@@ -242,12 +242,12 @@ def test_a_file_of_an_older_version_is_counted_once(path: Path, clock: Clock) ->
         assert not cut
         rows = file.execute("select rowid, state, summary from snapshot").fetchall()
         file.executemany("update snapshot set state = ? where rowid = ?", [(s[:-n], r) for r, s, n in rows])
-        bodies = file.execute("select seq, body, state from change where kind = 'rollback'").fetchall()
+        bodies = file.execute("select event, body, state from change where kind = 'rollback'").fetchall()
         assert bodies
         for seq, body, state in bodies:
             old = json.loads(body)
             n = old.pop("summary")
-            file.execute("update change set body = ?, state = ? where seq = ?", (json.dumps(old), state[:-n], seq))
+            file.execute("update change set body = ?, state = ? where event = ?", (json.dumps(old), state[:-n], seq))
         take_back(file, 10)
     with Engine(open_store(path), seed=4, clock=clock) as engine:
         for name, experiment in live_state(engine).experiments.items():

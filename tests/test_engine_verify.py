@@ -19,8 +19,10 @@ from tests.stores import (
     connected,
     copy_as_crashed,
     execute,
+    is_postgres,
     live_state,
     open_store,
+    rows_of,
     sqlite_only,
 )
 
@@ -59,8 +61,14 @@ def edited(played: Path, tmp_path: Path, *statements: str) -> Path:
     with connected(path) as connection:
         connection.execute("delete from snapshot")
         for statement in statements:
+            statement = re.sub(r"\{(\d+)\}", lambda number: str(event(int(number[1]))), statement)
             assert connection.execute(statement).rowcount > 0, statement
     return path
+
+
+def event(position: int) -> int:
+    """The key of a row of the only experiment."""
+    return (1 << 36 | position) if is_postgres() else position
 
 
 EDITS: dict[str, tuple[list[str], str]] = {
@@ -77,31 +85,31 @@ EDITS: dict[str, tuple[list[str], str]] = {
         r"home: decision 3 \('a'\) was not made for context 2, which is 'somebody'",
     ),
     "two labels share one context": (
-        ["update decision set context = 2 where seq = 4"],
+        ["update decision set context = 2 where position = 4"],
         r"home: decision 4 \('b'\) was not made for context 2, which is 'v'",
     ),
     "ids swapped": (
         [
-            "update decision set id = 'x' where seq = 3",
-            "update decision set id = 'a' where seq = 4",
-            "update decision set id = 'b' where seq = 3",
+            "update decision set id = 'x' where position = 3",
+            "update decision set id = 'a' where position = 4",
+            "update decision set id = 'b' where position = 3",
         ],
         r"home: decision 3 \('b'\) was not made for context 2, which is 'v', or not under this id",
     ),
     "a checksum removed": (
-        ["update decision set checksum = null where seq = 4"],
+        ["update decision set checksum = null where position = 4"],
         r"decision 4 \('b'\) has no checksum",
     ),
     "a checksum moved": (
-        ["update decision set checksum = 7 where seq = 2"],
+        ["update decision set checksum = 7 where position = 2"],
         r"decision 2 \('k'\) was not made for",
     ),
     "a context that is not there": (
-        ["update decision set context = 9 where seq = 11"],
+        ["update decision set context = 9 where position = 11"],
         r"home: decision 11 \('f'\) belongs to context 9, which has no row",
     ),
     "a negative context": (
-        ["update decision set context = -1 where seq = 11"],
+        ["update decision set context = -1 where position = 11"],
         r"context -1, which has no row|impossible context",
     ),
     "a label's row is missing": (["delete from context where number = 2"], r"home: context 2 has no row"),
@@ -112,8 +120,8 @@ EDITS: dict[str, tuple[list[str], str]] = {
         r"context 0 belongs to experiment 99, which was not created",
     ),
     "a decision of nobody": (
-        ["update decision set experiment = 99 where seq = 3"],
-        r"decision 3 (\('a'\) )?belongs to experiment 99, which was not created",
+        ["update decision set experiment = 99 where position = 3"],
+        r"position 3 has no event|reward 10 belongs to no decision before it",
     ),
     "an erased label is back": (
         ["update context set label = 'gone' where number = 4"],
@@ -124,66 +132,86 @@ EDITS: dict[str, tuple[list[str], str]] = {
         r"home: context 1 was not erased, but has no",
     ),
     "an erased id is back": (
-        ["update decision set id = 'd' where seq = 6"],
+        ["update decision set id = 'd' where position = 6"],
         r"home: decision 6 .*erased.* but has an id",
     ),
     "a label erased by hand": (
-        ["update context set label = null where number = 3", "update decision set id = 'erased-1' where seq = 4"],
+        ["update context set label = null where number = 3", "update decision set id = 'erased-1' where position = 4"],
         r"home: context 3 was not erased, but has no label",
     ),
     "a reward of nothing": (
-        ["update reward set decision = 99 where seq = 10"],
-        r"reward 10 belongs to decision 99, .* no such decision",
+        ["update reward set decision = {99} where position = 10"],
+        r"reward 10 belongs to no decision before it",
     ),
     "a reward before its decision": (
         [
-            "update reward set decision = 99 where seq = 10",
-            "update reward set decision = 3 where seq = 13",
-            "update reward set decision = 11 where seq = 10",
+            "update reward set decision = {99} where position = 10",
+            "update reward set decision = {3} where position = 13",
+            "update reward set decision = {11} where position = 10",
         ],
-        r"reward 10 belongs to decision 11, .* no such decision before it",
+        r"reward 10 belongs to no decision before it",
     ),
     "an activation of nothing": (
-        ["update activation set decision = 99"],
-        r"activation 9 belongs to decision 99, .* no such decision",
+        ["update activation set decision = {99}"],
+        r"activation 9 belongs to no decision before it",
     ),
     "an activation of one that was not deferred": (
-        ["update activation set decision = 4"],
+        ["update activation set decision = {4}"],
         r"activation 9 belongs to decision 4, which was not deferred",
     ),
     "a late reward of nothing": (
-        ["update late_reward set decision = 99"],
-        r"late_reward 14 belongs to decision 99, .* no such decision",
+        ["update late_reward set decision = {99}"],
+        r"late_reward 14 belongs to no decision before it",
     ),
     "a late reward of an open decision": (
-        ["update late_reward set decision = 4"],
+        ["update late_reward set decision = {4}"],
         r"late_reward 14 belongs to decision 4, which was not closed before it",
     ),
     "a reward of a decision that was not activated": (
         [
-            "update activation set seq = 99",
-            "update reward set seq = 9, decision = 8 where seq = 10",
-            "update activation set seq = 10",
+            "update activation set event = {99}, position = 99",
+            "update reward set event = {9}, position = 9, decision = {8} where position = 10",
+            "update activation set event = {10}, position = 10",
         ],
         r"reward 9 belongs to decision 8, which was not activated before it",
     ),
     "an event removed": (["delete from late_reward"], r"position 14 has no event"),
-    "an event in the middle removed": (["delete from reward where seq = 10"], r"position 10 has no event"),
-    "an event twice": (["update late_reward set seq = 13"], r"position 13 has 2 events"),
+    "an event in the middle removed": (["delete from reward where position = 10"], r"position 10 has no event"),
+    "an event twice": (["update late_reward set event = {13}, position = 13"], r"position 13 has 2 events"),
+    "a position twice": (["update late_reward set position = 13"], r"home: position 14 has no event"),
+    "a position after the last": (["update late_reward set position = 15"], r"home: position 14 has no event"),
+    "a head that is behind": (
+        ["update experiment set position = 13"],
+        r"home: position 14 is after|home, which ends",
+    ),
+    "a head that is ahead": (["update experiment set position = 15"], r"home: position 15 has no event"),
+    "a head with another time": (
+        ["update experiment set at = at + 1"],
+        r"position 14, the last, has another time",
+    ),
+    "a head with another name": (["update experiment set name = 'hame'"], r"hame: it was created under another name"),
+    "an event of nobody": (
+        ["update late_reward set experiment = 99"],
+        r"(position 14 has no event|belongs to experiment 99, which was not created)",
+    ),
+    "a reward in another experiment's name": (
+        ["update reward set experiment = 99 where position = 10"],
+        r"(reward 10 belongs to no decision before it|position 10 has no event)",
+    ),
     "an event after the last": (
-        ["update late_reward set seq = 15"],
+        ["update late_reward set event = {15}, position = 15"],
         r"position (14 has no event|15 is after the last)",
     ),
     "a decision drawn from the future": (
-        ["update decision set state_version = 5 where seq = 4"],
+        ["update decision set state_version = 5 where position = 4"],
         r"decision 4 \('b'\) was drawn at position 5, which is not before it",
     ),
     "a decision under another version": (
-        ["update decision set policy_version = 7 where seq = 4"],
+        ["update decision set policy_version = 7 where position = 4"],
         r"decision 4 \('b'\) was drawn under version 7; the last change before it was 1",
     ),
     "an unknown source": (
-        ["update reward set source = 'thin air' where seq = 10"],
+        ["update reward set source = 'thin air' where position = 10"],
         r"reward 10 has the source 'thin air'",
     ),
 }
@@ -213,7 +241,7 @@ def test_impossible_numbers_never_reach_a_policy(tmp_path: Path, policy: str, nu
             engine.decide("home", "v", f"{k}")
             engine.reward(f"{k}", [0.5, 0.25] if policy == "alpha-fair" else 0.5)
         engine.add_arm("home", "cyd")
-    execute(path, "delete from snapshot", f"update decision set {numbers} where seq = 4")
+    execute(path, "delete from snapshot", f"update decision set {numbers} where position = 4")
     with pytest.raises(Mismatch, match="impossible context or arm"):
         Engine.open(path)
 
@@ -259,11 +287,11 @@ def test_decisions_of_older_versions_have_no_checksum(played: Path, tmp_path: Pa
         assert engine.verify() == 14
         engine.decide("home", "new", "g")
         assert engine.verify() == 15
-        rows = engine._store.rows("select id, checksum is null from decision where seq > 10 order by seq")
+        rows = rows_of(engine, "select id, checksum is null from decision where position > 10 order by position")
         assert rows == [("f", 1), ("g", 0)]
         engine.erase("home", "new")
         engine.erase("home", "w")
-        assert engine._store.rows("select count(*) from decision where checksum is not null") == [(0,)]
+        assert rows_of(engine, "select count(*) from decision where checksum is not null") == [(0,)]
         assert engine.verify() == 17
         assert engine.decide("home", "new", "g").id == "g"
         engine.verify()

@@ -17,20 +17,21 @@ import pytest
 from alphafair import Engine
 from alphafair.engine import PolicyFailed
 from alphafair.engine.experiment import CODE, GroupStatus
-from alphafair.engine.ledger import split_state
-from alphafair.engine.migrations import with_present_names
 from alphafair.engine.replay import Replay
-from alphafair.engine.sqlite_store import SqliteStore
+from alphafair.engine.store.ledger import split_state
+from alphafair.engine.store.migrate import with_present_names
+from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.errors import InvalidArgument
 from alphafair.values import State
-from tests.stores import live_state
+from tests.stores import live_state, rows_of
 
 DATA = Path(__file__).parent / "data"
 SAID: dict[str, Any] = json.loads((DATA / "version-8.json").read_text())
 GROUPS = {"lamp": "ada", "desk": "ada", "chair": "ben"}
 CREATED = "select body from change where kind = 'create'"
-WAITING = """select d.id from decision d join change c on c.seq = d.experiment left join reward r on r.decision = d.seq
-    where c.body ->> '$.name' = ? and r.seq is null and d.seq < c.seq + 1000"""
+WAITING = """select d.id from decision d join experiment e on e.key = d.experiment
+    left join reward r on r.decision = d.event
+    where e.name = ? and r.event is null and d.event < e.key + 1000"""
 ADAPTIVE = {"groups", "arms", "full", "rolled back"}
 ENTITLED = {"ada": 1.0, "ben": 2.0, "cyd": 3.0}
 EXPECTED: dict[str, GroupStatus | None] = {
@@ -100,7 +101,7 @@ def test_a_version_8_file_decides_learns_verifies_and_exports(path: Path, tmp_pa
                 reward: Any = dict.fromkeys(status.arms, 0.5) if status.feedback == "full" else 0.5
                 assert engine.reward(receipt.id, reward).outcome == "applied"
             for name in ("groups", "scale-free") if seed == 1 else ():
-                ids = [id for (id,) in engine._store.rows(WAITING, (name,))]
+                ids = [id for (id,) in rows_of(engine, WAITING, (name,))]
                 assert ids, "decisions of then that wait for their rewards"
                 assert {engine.reward(id, 0.25).outcome for id in ids} == {"applied"}
             engine.verify()
@@ -123,16 +124,17 @@ def test_every_propensity_of_version_8_is_recomputed(path: Path, name: str) -> N
     Not that of the adaptive policy, whose formulas have changed since.
     """
     SqliteStore(path).close()  # brings it up to date
-    ledger = SqliteStore(path, read_only=True)
+    store = SqliteStore(path, read_only=True)
     try:
-        ((key,),) = ledger.rows("select seq from change where kind = 'create' and body ->> '$.name' = ?", (name,))
-        replay = Replay(ledger, ledger.position, check=True, only=key)
+        (head,) = (head for head in store.heads() if head.name == name)
+        key = head.key
+        replay = Replay(store, {key: head.position}, check=True)
         experiment = replay.run()[key]
         assert not replay.unproved
         assert experiment.unhealthy is None
         assert experiment.tally.decisions > 30
     finally:
-        ledger.close()
+        store.close()
 
 
 def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
 
 
 def test_a_reader_refuses_a_version_8_file(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"a file of version 12; got 8\. Open it for writing once"):
+    with pytest.raises(InvalidArgument, match=r"a file of version 13; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
     with Engine.open(path, read_only=True) as engine:

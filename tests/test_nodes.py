@@ -22,18 +22,18 @@ from alphafair.engine import (
     Reward,
     Unavailable,
     Uncertain,
-    postgres_connections,
-    postgres_store,
 )
 from alphafair.engine import experiment as experiment_module
 from alphafair.engine import writer as writer_module
 from alphafair.engine.clock import steady_ns
-from alphafair.engine.ledger import Behind
-from alphafair.engine.postgres_store import PostgresLedger, PostgresStore
+from alphafair.engine.store import connections as postgres_connections
+from alphafair.engine.store import postgres as postgres_store
+from alphafair.engine.store.ledger import Behind
+from alphafair.engine.store.postgres import PostgresStore
 from alphafair.errors import InvalidArgument
 from tests.postgres import Server
 from tests.serving import error, running
-from tests.stores import make_stale
+from tests.stores import make_stale, rows_of
 
 ARMS = ["ada", "ben", "cyd"]
 Nodes = tuple[Engine, Engine]
@@ -119,12 +119,12 @@ def test_a_node_that_was_away_draws_again(nodes: Nodes) -> None:
     for k in range(10):
         second.reward(second.decide("home", f"new-{k}").id, 1.0)
     assert first._of("home").memory.position == old
-    with mock.patch.object(PostgresLedger, "append", autospec=True, side_effect=PostgresLedger.append) as append:
+    with mock.patch.object(PostgresStore, "commit", autospec=True, side_effect=PostgresStore.commit) as commit:
         receipt = first.decide("home", "new-3")
-    assert append.call_count == 2
+    assert commit.call_count == 2
     assert first.experiment("home").contexts == 11
-    ((version, seq),) = _rows(first, f"select state_version, seq from decision where id = '{receipt.id}'")
-    assert version == seq - 1 == old + 20
+    ((version, position),) = _rows(first, f"select state_version, position from decision where id = '{receipt.id}'")
+    assert version == position - 1 == old + 20
     first.verify()
 
 
@@ -228,7 +228,7 @@ def test_times_never_fall(url: str) -> None:
         first.create("home", arms=ARMS, reward_wait=60.0)
         for k in range(6):
             (first, second)[k % 2].decide("home", "v")
-        times = [at for (at,) in _rows(first, "select at from decision order by seq")]
+        times = [at for (at,) in _rows(first, "select at from decision order by position")]
         assert times == sorted(times)
         assert first.verify() == second.verify() == 7
 
@@ -277,7 +277,7 @@ def test_snapshots_of_several_nodes(nodes: Nodes) -> None:
             engine = nodes[k % 2]
             engine.reward(engine.decide("home", f"v{k % 3}").id, 0.5)
             engine.maintain()
-    saved = [seq for (seq,) in _rows(first, "select seq from snapshot order by seq")]
+    saved = [position for (position,) in _rows(first, "select position from snapshot order by position")]
     assert 1 <= len(saved) <= 3
     assert saved[-1] > 20
     with Engine.open(first._store.address) as third:
@@ -292,8 +292,8 @@ def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
         first.reward(first.decide("home", f"v{k}").id, 0.5)
     writer = first._of("home")
     with mock.patch("alphafair.engine.maintenance.PIECE", 300):
-        writer.snapshots.step(writer.memory.by_key.values(), writer.memory.position)
-        writer.snapshots.step(writer.memory.by_key.values(), writer.memory.position)
+        writer.snapshots.step(writer.memory.by_key.values())
+        writer.snapshots.step(writer.memory.by_key.values())
         assert _rows(first, "select count(*) from snapshot_piece")[0][0] > 0
         writer.snapshots.abandon()
     writer.take_snapshots(least=1)
@@ -303,7 +303,7 @@ def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
 
 
 def _rows(engine: Engine, query: str) -> list[Any]:
-    return engine._store.rows(query)  # type: ignore[attr-defined]
+    return rows_of(engine, query)  # type: ignore[attr-defined]
 
 
 # an append at any position: the control
@@ -314,7 +314,8 @@ def test_an_append_without_the_condition_is_found_out(nodes: Nodes) -> None:
 
     def skipped(self: writer_module.Writer) -> None:
         memory = self.memory
-        memory.position, memory.latest = self.store.position, self.store.last_time()
+        for (head,), experiment in ((self.store.heads(key), each) for key, each in memory.by_key.items()):
+            experiment.position, memory.latest = head.position, head.at
         memory.decisions.clear()
 
     first, second = nodes
@@ -337,9 +338,9 @@ def test_an_append_without_the_condition_is_found_out(nodes: Nodes) -> None:
 
 def _losing(when: str, times: int = 1) -> Any:
     """Lose the connection before a commit, or after it and before its answer."""
-    executed, left = PostgresLedger._executed, itertools.count()
+    executed, left = PostgresStore._executed, itertools.count()
 
-    def lost(self: PostgresLedger, connection: Any, text: str, values: Any) -> bool:
+    def lost(self: PostgresStore, connection: Any, text: str, values: Any) -> bool:
         failing = next(left) < times
         if not failing:
             return executed(self, connection, text, values)
@@ -348,7 +349,7 @@ def _losing(when: str, times: int = 1) -> Any:
         connection.close()
         raise psycopg.OperationalError("the connection is closed")
 
-    return mock.patch.object(PostgresLedger, "_executed", lost)
+    return mock.patch.object(PostgresStore, "_executed", lost)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -375,14 +376,14 @@ def test_an_acknowledged_answer_has_a_commit_of_its_own(nodes: Nodes) -> None:
     first, _ = nodes
     with _losing("after"):
         receipt = first.decide("home", "v")
-    query = f"select p.xmin::text, d.xmin::text from position p, decision d where d.id = '{receipt.id}'"
+    query = f"select p.xmin::text, d.xmin::text from experiment p, decision d where d.id = '{receipt.id}'"
     ((confirmed, written),) = _rows(first, query)
     assert int(confirmed) > int(written)
     ((status,),) = _rows(first, f"select pg_xact_status('{confirmed}'::xid8)")
     assert status == "committed"
     first.decide("home", "w")
     ((own, row),) = _rows(
-        first, "select p.xmin::text, d.xmin::text from position p, decision d order by d.seq desc limit 1"
+        first, "select p.xmin::text, d.xmin::text from experiment p, decision d order by d.position desc limit 1"
     )
     assert own == row  # without a lost connection one commit is enough
     assert first.verify() == 3
@@ -391,19 +392,19 @@ def test_an_acknowledged_answer_has_a_commit_of_its_own(nodes: Nodes) -> None:
 def test_another_node_is_quicker_after_a_lost_connection(nodes: Nodes) -> None:
     """What was sent has not arrived, and another node appends at its position: the answer is drawn again."""
     first, second = nodes
-    executed, calls = PostgresLedger._executed, itertools.count()
+    executed, calls = PostgresStore._executed, itertools.count()
 
-    def lost(self: PostgresLedger, connection: Any, text: str, values: Any) -> bool:
-        if self.store is first._store and next(calls) == 0:
+    def lost(self: PostgresStore, connection: Any, text: str, values: Any) -> bool:
+        if self is first._of("home").store and next(calls) == 0:
             second.decide("home", "quick")
             connection.close()
             raise psycopg.OperationalError("the connection is closed")
         return executed(self, connection, text, values)
 
-    with mock.patch.object(PostgresLedger, "_executed", lost):
+    with mock.patch.object(PostgresStore, "_executed", lost):
         receipt = first.decide("home", "slow")
-    ((seq,),) = _rows(first, f"select seq from decision where id = '{receipt.id}'")
-    assert seq == 3
+    ((position,),) = _rows(first, f"select position from decision where id = '{receipt.id}'")
+    assert position == 3
     assert first.verify() == second.verify() == 3
 
 
@@ -521,9 +522,9 @@ def test_a_long_read_may_take_longer(nodes: Nodes) -> None:
     with store.connections.one() as short, store.connections.one(postgres_connections.LATER) as long:
         assert (short.limit, long.limit) == (10.0, 90.0)
         assert float(postgres_connections.SESSION["statement_timeout"].removesuffix("s")) < long.limit
-    ledger = nodes[0]._of("home").store
-    with ledger.at_one_moment():
-        assert ledger._pinned.limit == 90.0
+    store = nodes[0]._of("home").store  # type: ignore[assignment]
+    with store.at_one_moment():
+        assert store._pinned.limit == 90.0
     with store.connections.one() as again:
         assert again.limit == 10.0
 
@@ -616,11 +617,11 @@ def test_a_transaction_that_is_left_open_is_ended(nodes: Nodes) -> None:
     assert isinstance(store, PostgresStore)
     times = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "5s", "synchronous_commit": "on"}
     for name, value in times.items():
-        assert store.rows("select current_setting($1)", (name,)) == [(value,)]
+        assert store._rows("select current_setting($1)", (name,)) == [(value,)]
     with store.connections.one() as stopped:
         stopped.execute("set idle_in_transaction_session_timeout = '200ms'")
         stopped.execute("begin")
-        stopped.execute("select last from position for update")
+        stopped.execute("select position from experiment for update")
         second.decide("home", "v")  # waits until the server has ended that session
         with pytest.raises(psycopg.Error):
             stopped.execute("commit")
@@ -634,7 +635,7 @@ def test_a_lock_that_is_held_too_long(nodes: Nodes) -> None:
     impatient = mock.patch.dict(postgres_connections.SESSION, {"lock_timeout": "100ms"})
     with impatient, Engine.open(store.address) as third, store.connections.one() as holder:
         holder.execute("begin")
-        holder.execute("select last from position for update")
+        holder.execute("select position from experiment for update")
         with pytest.raises(Unavailable, match="lock timeout"):
             third.decide("home", "v", id="x")
         holder.execute("rollback")
@@ -659,7 +660,7 @@ def test_all_connections_are_in_use(nodes: Nodes) -> None:
 
 def test_others_write_all_the_time(nodes: Nodes) -> None:
     first, _ = nodes
-    with mock.patch.object(PostgresLedger, "append", side_effect=Behind("never")), pytest.raises(Unavailable):
+    with mock.patch.object(PostgresStore, "commit", side_effect=Behind("never")), pytest.raises(Unavailable):
         first.decide("home", "v", id="x")
     assert first.decide("home", "v", id="x").id == "x"
     assert first.verify() == 2
@@ -791,7 +792,7 @@ def test_options_of_an_address_do_not_change_what_nodes_rely_on(postgres_server:
         found = {name: _rows(engine, f"show {name}")[0][0] for name in given}
     schema = url.rpartition("=")[2]
     assert found == {**given, "search_path": schema, "lock_timeout": "5s"}
-    assert postgres_server.execute("select name from position", schema) == [("home",)]
+    assert postgres_server.execute("select name from experiment", schema) == [("home",)]
     postgres_server.execute(f"drop schema {schema} cascade")
 
 

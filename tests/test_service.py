@@ -22,7 +22,7 @@ from alphafair.service.http.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTE
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.service import Limits
 from tests.serving import ARMS, Running, error, running, wait_until_ready
-from tests.stores import both_stores, ledger_of, open_store
+from tests.stores import both_stores, open_store, store_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -519,19 +519,19 @@ def test_an_unwritable_file_answers_503_and_loses_nothing(tmp_path: Path, monkey
     with running(tmp_path / "shop.db") as shop:
         shop.post("", {"name": "home", "arms": ARMS})
         kept = decide(shop, id="kept")
-        ledger = ledger_of(shop.engine, "home")
-        append = ledger.append
+        store = store_of(shop.engine, "home")
+        commit = store.commit
 
         def fail(*arguments: Any, **settings: Any) -> None:
-            raise Unavailable(f"{ledger.path} cannot be written: disk is full")
+            raise Unavailable(f"{store.path} cannot be written: disk is full")
 
-        monkeypatch.setattr(ledger, "append", fail)
+        monkeypatch.setattr(store, "commit", fail)
         answer = shop.post("/home/decisions", {"context": "v", "id": "lost"})
         assert (answer.status_code, error(answer)["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")
         ready = shop.http.get("/ready")
         assert ready.status_code == 503
         assert "disk is full" in ready.json()["reason"]
-        monkeypatch.setattr(ledger, "append", append)
+        monkeypatch.setattr(store, "commit", commit)
         wait_until_ready(shop.http)  # found out by itself, without a request
         assert decide(shop, id="kept") == kept
         assert decide(shop, id="lost")["id"] == "lost"

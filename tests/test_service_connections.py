@@ -23,7 +23,7 @@ import pytest
 
 from alphafair.engine import Engine
 from tests.serving import ARMS, Running, running, wait_for
-from tests.stores import both_stores
+from tests.stores import both_stores, rows_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
@@ -93,7 +93,7 @@ def answers(data: bytes, methods: list[str]) -> list[tuple[int, bytes]]:
 
 
 def decided(shop: Running, id: str) -> bool:
-    return bool(shop.engine._store.rows("select count(*) from decision where id = ?", (id,))[0][0])
+    return bool(rows_of(shop.engine, "select count(*) from decision where id = ?", (id,))[0][0])
 
 
 # in pieces, behind each other

@@ -117,7 +117,7 @@ class Status:
     reward_wait: float | None
     default_reward: float | None
     policy_version: int
-    position: int  # of the last event in the log: of all experiments of a file, of this one in a database
+    position: int  # of its last event
     contexts: int  # erased ones included
     max_contexts: int  # more are refused
     decisions: int

@@ -263,13 +263,13 @@ class ExperimentAnswer(Struct):
     `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed
     by a rollback) and `pending` (waiting for a reward or an activation).
 
-    `position` is that of the last event in the log, which a rollback takes: of the file, or of the experiment in a
-    database. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus
-    the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the
-    accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a
-    number or the string "inf". `alpha_performance` is null where it is not finite, as for "inf". `groups` is null
-    if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds;
-    `periods` has the books of every period, the current one last, and is empty if there was never more than one.
+    `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's
+    rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or
+    arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without
+    accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf".
+    `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of
+    its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every
+    period, the current one last, and is empty if there was never more than one.
     """
 
     name: str

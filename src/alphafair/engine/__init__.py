@@ -26,7 +26,7 @@ _NAMES = {
     "copies": ("copy", "restore"),
     "export": ("ExportJob",),
     "requests": ("Activate", "Decide", "Reward"),
-    "sqlite_store": ("SqliteStore",),
+    "store.sqlite": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 _ANSWERS = ("ChangeRecord", "GroupStatus", "Outcome", "PeriodStatus", "Receipt", "Status")
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alphafair.engine.requests import Activate as Activate
     from alphafair.engine.requests import Decide as Decide
     from alphafair.engine.requests import Reward as Reward
-    from alphafair.engine.sqlite_store import SqliteStore as SqliteStore
+    from alphafair.engine.store.sqlite import SqliteStore as SqliteStore
 
 
 def __getattr__(name: str) -> Any:

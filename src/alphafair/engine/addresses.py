@@ -10,14 +10,14 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from alphafair.engine.files import DatabaseFiles
+from alphafair.engine.store.files import DatabaseFiles
 from alphafair.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from alphafair.engine.ledger import KeyTable, Ledger, SharedStore, Store
+    from alphafair.engine.store.ledger import KeyTable, Store
 
 Address = str | os.PathLike[str]
 EXAMPLE: Final = "postgresql://user@host/database?sslmode=verify-full"
@@ -110,17 +110,17 @@ def open_store(
     *,
     read_only: bool = False,
     create: bool = True,
-    prove: Callable[[Ledger], None] = lambda ledger: None,
+    prove: Callable[[Store], None] = lambda store: None,
 ) -> Store:
     """Open a file or a database; a missing or empty one is created unless `create` is false.
 
     A file of an older version is migrated, and left as it was if `prove` raises an error for the migrated one.
     """
     if is_url(address):
-        from alphafair.engine.postgres_store import PostgresStore
+        from alphafair.engine.store.postgres import PostgresStore
 
         return PostgresStore(str(address), read_only=read_only, create=create)
-    from alphafair.engine.sqlite_store import SqliteStore
+    from alphafair.engine.store.sqlite import SqliteStore
 
     if (read_only or not create) and DatabaseFiles(address).is_empty:
         allowed = "a file that alphafair made, not an empty one" if Path(address).exists() else "an existing file"
@@ -128,17 +128,12 @@ def open_store(
     return SqliteStore(address, read_only=read_only, prove=prove)
 
 
-def ledger_of(store: Store, name: str, key: int) -> Ledger:
-    """Return the ledger of an experiment."""
-    return cast("SharedStore", store).ledger(name, key) if hasattr(store, "positions") else cast("Ledger", store)
-
-
 def keys_of(address: Address) -> KeyTable:
     """Return the keys of the service in a file or a database."""
     if is_url(address):
-        from alphafair.engine.postgres_store import PostgresKeys
+        from alphafair.engine.store.postgres import PostgresKeys
 
         return PostgresKeys(str(address))
-    from alphafair.engine.sqlite_store import SqliteKeys
+    from alphafair.engine.store.sqlite import SqliteKeys
 
     return SqliteKeys(address)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from alphafair.engine.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
-from alphafair.engine.sqlite_store import copy_pages, make_one_file, n_events_of
+from alphafair.engine.store.files import COMPANIONS, PRIVATE, lock_of, open_lock, take_lock
+from alphafair.engine.store.sqlite import copy_pages, make_one_file, n_events_of
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)

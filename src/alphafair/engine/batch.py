@@ -13,72 +13,73 @@ import numpy as np
 
 from alphafair.engine.decisions import DecisionRecord, DecisionState
 from alphafair.engine.experiment import Experiment
-from alphafair.engine.ledger import TABLES, Activated, Change, Context, Decided, Event, Late, Settled
 from alphafair.engine.maintenance import Search
 from alphafair.engine.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, SOURCE_KINDS, Steps
+from alphafair.engine.store.ledger import Activated, Change, Context, Decided, Head, Late, Numbers, Part, Settled
 from alphafair.policy.base import BasePolicy
 
 if TYPE_CHECKING:
     from alphafair.engine.memory import Memory
 
 
-class Part:
-    """What a batch has for one experiment: new contexts, the number of its events, and rows of its steps."""
+class ExperimentPart(Part):
+    """What a batch has for one experiment: its events, new contexts, and rows of its steps."""
 
-    __slots__ = ("contexts", "experiment", "full", "is_awaited", "n_events", "policy", "rows", "since")
+    __slots__ = ("contexts", "experiment", "full", "is_awaited", "policy", "since", "steps")
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, head: Head, numbers: Numbers, at: int) -> None:
+        super().__init__(head, numbers, at)
         self.experiment = experiment
         self.contexts: dict[str, int] = {}  # numbers of new contexts by label
         self.policy: BasePolicy | None = None  # with memory for them
-        self.n_events = 0
-        self.rows: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
+        self.steps: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
         self.full: dict[int, tuple[bytes, bytes]] = {}
         self.since: list[int] = []  # of the rewards that clients sent: when their decisions began to wait
         self.is_awaited = False  # whether a new decision has begun to wait
 
-    def apply(self, at: int, doing: str) -> None:
+    def apply(self) -> None:
         """Add the contexts, count the steps, and let the policy learn from them."""
         experiment = self.experiment
         if self.policy is not None:
             experiment.add_contexts(self.contexts, self.policy)
-        experiment.unsaved += self.n_events
-        if self.rows:
-            steps = Steps.of(self.rows, self.full, at, self.since)
+        experiment.unsaved += self.position - self.expected
+        experiment.position = self.position
+        if self.steps:
+            steps = Steps.of(self.steps, self.full, self.at, self.since)
             experiment.tally.count(steps)
-            experiment.summary.advance(at, experiment.fairness)
+            experiment.summary.advance(self.at, experiment.fairness)
             experiment.summary.add(steps)
-            experiment.learn(steps, doing)
+            experiment.learn(steps, f"learning from events {self.expected + 1} to {self.position}")
 
 
 class Batch:
-    """Events after the last one in memory, written in one transaction at time `at`, and all that follows from them."""
+    """Events after the last ones in memory, written in one transaction at time `at`, and all that follows from them."""
 
     def __init__(self, memory: Memory, at: int) -> None:
         self._memory, self.at = memory, at
-        self.start = self.last = memory.position
-        self.rows: dict[type, list[Any]] = {kind: [] for kind in TABLES}  # tuples with the fields of their type
+        self.numbers = memory.store.numbers()
         self.delays: list[float] = []  # seconds from decisions to the rewards that clients sent
         self.is_written = False  # whether it is on the disk
-        self._parts: dict[Experiment, Part] = {}
+        self._parts: dict[Experiment, ExperimentPart] = {}
         self._new: dict[str, DecisionRecord] = {}  # decisions by id
-        self._states: dict[int, DecisionState] = {}  # of decisions that it changes, by their seq
+        self._states: dict[int, DecisionState] = {}  # of decisions that it changes, by their event
         self._changed: list[DecisionRecord] = []
         self._searches: list[Search] = []
         self._effects: list[Callable[[], object]] = []
 
-    def next(self) -> int:
-        """Return the position of the next event."""
-        self.last += 1
-        return self.last
+    @property
+    def parts(self) -> list[ExperimentPart]:
+        """What is to be written."""
+        return [part for part in self._parts.values() if part.position > part.expected]
 
     # what holds once it is written
 
-    def part(self, experiment: Experiment) -> Part:
+    def part(self, experiment: Experiment) -> ExperimentPart:
         """Return what it has for an experiment."""
         part = self._parts.get(experiment)
         if part is None:
-            part = self._parts[experiment] = Part(experiment)
+            head = Head(experiment.key, experiment.name, experiment.position, self._memory.latest)
+            part = self._parts[experiment] = ExperimentPart(experiment, head, self.numbers, self.at)
         return part
 
     def find(self, id: Any) -> DecisionRecord | None:
@@ -88,19 +89,34 @@ class Batch:
 
     def state(self, record: DecisionRecord) -> DecisionState:
         """Return whether a decision is active, and how it was settled."""
-        return self._states.get(record.seq) or record.state
+        return self._states.get(record.event) or record.state
 
     # adding to it
 
-    def add(self, event: Event) -> None:
-        """Add a row that is not a step."""
-        self.rows[type(event)].append(event)
+    def create(self, key: int, name: str, body: str, state: bytes | None, by: str | None) -> ExperimentPart:
+        """Add the creation of an experiment."""
+        created = Change(0, key, 1, "create", body, state, self.at, by)
+        part = ExperimentPart(Experiment(created), Head(key, name, 0, 0), self.numbers, self.at)
+        part.rows[Change].append(created._replace(event=part.next()))
+        self._parts[part.experiment] = part
+        return part
 
-    def change(self, experiment: Experiment, change: Change, effect: Callable[[], object]) -> None:
+    def change(
+        self,
+        experiment: Experiment,
+        kind: str,
+        body: str,
+        effect: Callable[[Change], object],
+        *,
+        state: bytes | None = None,
+        by: str | None = None,
+    ) -> Change:
         """Add a change, and what it does to memory after the steps of the batch."""
-        self.rows[Change].append(change)
-        self.part(experiment).n_events += 1
-        self._effects.append(effect)
+        part = self.part(experiment)
+        change = Change(part.next(), part.key, part.position, kind, body, state, self.at, by)
+        part.rows[Change].append(change)
+        self._effects.append(lambda: effect(change))
+        return change
 
     def also(self, effect: Callable[[], object]) -> None:
         """Add something else that is done to memory."""
@@ -110,71 +126,71 @@ class Batch:
         """Take note of how far overdue decisions have been searched for."""
         self._searches.append(search)
 
-    def add_context(self, part: Part, number: int, label: str, policy: BasePolicy) -> None:
+    def add_context(self, part: ExperimentPart, number: int, label: str, policy: BasePolicy) -> None:
         """Add a new context, and let the experiment continue with the policy that has memory for it."""
         part.contexts[label], part.policy = number, policy
-        self.rows[Context].append(Context(part.experiment.key, number, label))
+        part.rows[Context].append(Context(part.key, number, label))
 
-    def decide(self, part: Part, row: tuple[Any, ...], record: DecisionRecord) -> None:
+    def decide(self, part: ExperimentPart, row: tuple[Any, ...], record: DecisionRecord) -> None:
         """Add a decision; `row` has the fields of `Decided`."""
-        self._new[row[1]] = record
-        self.rows[Decided].append(row)
+        self._new[row[3]] = record
+        part.rows[Decided].append(row)
         kind = DECIDED if record.state.active else DEFERRED
-        part.n_events += 1
         part.is_awaited = True
-        part.rows.append((record.seq, kind, record.context, record.arm, record.propensity, 0.0))
+        part.steps.append((part.position, kind, record.context, record.arm, record.propensity, 0.0))
 
     def activate(self, record: DecisionRecord) -> None:
         """Add the activation of a deferred decision."""
         self._set(record, self.state(record)._replace(active=True, waits_since=self.at))
-        seq, part = self.next(), self.part(record.experiment)
-        self.rows[Activated].append((seq, record.seq, self.at))
-        part.n_events += 1
-        part.rows.append((seq, ACTIVATED, record.context, record.arm, record.propensity, 0.0))
+        part = self.part(record.experiment)
+        event = part.next()
+        part.rows[Activated].append((event, part.key, part.position, record.event, self.at))
+        part.steps.append((part.position, ACTIVATED, record.context, record.arm, record.propensity, 0.0))
 
     def settle(self, record: DecisionRecord, reward: float | None, source: str, rewards: bytes | None = None) -> None:
         """Add the reward of a decision, or close it without one."""
         active, waits_since, _, has_late_reward = self.state(record)
         self._set(record, DecisionState(active, waits_since, (reward, source, rewards), has_late_reward))
-        self.last = seq = self.last + 1
-        self.rows[Settled].append((seq, record.seq, reward, source, rewards, self.at))
         part = self.part(record.experiment)
-        part.n_events += 1
+        event = part.next()
+        position = part.position
+        part.rows[Settled].append((event, part.key, position, record.event, reward, source, rewards, self.at))
         if rewards is not None:
-            part.full[seq] = record.probabilities or b"", rewards
+            part.full[position] = record.probabilities or b"", rewards
             reward = float(np.frombuffer(rewards, dtype="<f8")[record.arm])
         kind = SOURCE_KINDS[source]
         if kind == CLIENT:
             part.since.append(waits_since)
-        part.rows.append((seq, kind, record.context, record.arm, record.propensity, reward or 0.0))
+        part.steps.append((position, kind, record.context, record.arm, record.propensity, reward or 0.0))
 
     def late_reward(self, record: DecisionRecord, reward: float | None, rewards: bytes | None) -> None:
         """Record the first reward that arrived after its decision was closed; later ones add nothing."""
         state = self.state(record)
         if not state.has_late_reward:
             self._set(record, state._replace(has_late_reward=True))
-            self.rows[Late].append((self.next(), record.seq, reward, rewards, self.at))
-            self.part(record.experiment).n_events += 1
+            part = self.part(record.experiment)
+            event = part.next()
+            part.rows[Late].append((event, part.key, part.position, record.event, reward, rewards, self.at))
 
     def _set(self, record: DecisionRecord, state: DecisionState) -> None:
-        self._states[record.seq] = state
+        self._states[record.event] = state
         self._changed.append(record)
 
     # memory moves
 
     def apply(self) -> None:
         """Let memory follow what is on the disk."""
-        memory, doing = self._memory, f"learning from events {self.start + 1} to {self.last}"
-        if self.last > self.start:
-            memory.position, memory.latest = self.last, max(memory.latest, self.at)
+        memory = self._memory
+        if self.is_written:
+            memory.latest = max(memory.latest, self.at)
         for record in self._changed:
-            record.state = self._states[record.seq]
+            record.state = self._states[record.event]
         memory.decisions.recent.update(self._new)
         for search in self._searches:
             search.apply()
         for part in self._parts.values():
-            part.apply(self.at, doing)
+            part.apply()
             if part.is_awaited and part.experiment.wait is not None:
-                memory.deadlines.begin(part.experiment.wait, self.at)
+                memory.deadlines.begin(part.experiment, self.at)
         for effect in self._effects:
             effect()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from alphafair.engine.experiment import Experiment, checked_label, is_label
-from alphafair.engine.ledger import Behind, Ledger
 from alphafair.engine.requests import Activate, Decide, Request, Reward
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Behind, Store
 from alphafair.engine.verify import checksum
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
@@ -48,7 +49,7 @@ class DecisionRecord:
     `state` is that on the disk: what a batch changes is known to the batch until it is applied.
     """
 
-    seq: int
+    event: int
     experiment: Experiment
     context: int
     label: str | None
@@ -72,8 +73,8 @@ class DecisionCache:
     An id may belong to decisions of several experiments. Then all of them are in memory, or none, linked by `other`.
     """
 
-    def __init__(self, store: Ledger, experiments: Mapping[int, Experiment], position: Callable[[], int]) -> None:
-        self._store, self._experiments, self._position = store, experiments, position
+    def __init__(self, store: Store, experiments: Mapping[int, Experiment]) -> None:
+        self._store, self._experiments = store, experiments
         self.clear()
 
     def clear(self) -> None:
@@ -105,12 +106,15 @@ class DecisionCache:
     def _read(self, ids: Iterable[Any]) -> None:
         recent, older = self.recent, self._older
         wanted = [id for id in ids if isinstance(id, str) and not (id in recent or id in older) and is_label(id)]
-        for found in self._store.find(wanted):
-            if found.seq > self._position():  # of another process
-                raise Behind(f"{self._store.path}: decision {found.seq} has not been processed here.")
+        for found in questions.find(self._store, wanted):
+            experiment = self._experiments.get(found.experiment)
+            if experiment is None:  # another writer has it
+                continue
+            if found.position > experiment.position:  # of another process
+                raise Behind(f"{self._store.path}: decision {found.position} of {experiment.name} is not known here.")
             record = DecisionRecord(
-                found.seq,
-                self._experiments[found.experiment],
+                found.event,
+                experiment,
                 found.context,
                 found.label,
                 found.arm,
@@ -224,12 +228,12 @@ class RequestHandler:
         # nothing is refused from here on
         if is_new:
             batch.add_context(part, number, label, policy)
-        batch.last = seq = batch.last + 1
-        at, version = batch.at, experiment.version
+        event, at, version = part.next(), batch.at, experiment.version
         state = _new(DecisionState, (not deferred, at, None, False))
-        record = DecisionRecord(seq, experiment, number, label, arm, propensity, distribution, state, others)
+        record = DecisionRecord(event, experiment, number, label, arm, propensity, distribution, state, others)
         later = 1 if deferred else 0
-        row = (seq, id, key, number, arm, propensity, batch.start, version, later, among, distribution, at, tie)
+        drawn = (number, arm, propensity, part.expected, version, later, among, distribution, at, tie)
+        row = (event, key, part.position, id, *drawn)
         batch.decide(part, row, record)
         return _new(Receipt, (id, experiment.arms[arm], propensity, label))
 
@@ -285,14 +289,14 @@ class RequestHandler:
     def settle_overdue(self, batch: Batch) -> int:
         """Settle some overdue decisions; return how many. The rest are answered as expired until later batches."""
         n_settled, memory = 0, self._memory
-        for overdue, search in memory.deadlines.overdue(memory.position, batch.at, PAGE):
+        for overdue, search in memory.deadlines.overdue(batch.at, PAGE):
             batch.search(search)
             for found in overdue:
-                experiment = memory.by_key[found.experiment]
+                experiment = search.deadline.experiment
                 cached = memory.decisions.cached(found.id)
                 record = None if cached is None else cached.of(experiment)
                 if record is None:
-                    arguments = (found.seq, experiment, found.context, None, found.arm, found.propensity)
+                    arguments = (found.event, experiment, found.context, None, found.arm, found.propensity)
                     state = DecisionState(bool(found.is_active), found.waits_since, None)
                     record = DecisionRecord(*arguments, found.probabilities, state)
                 _settle_overdue(record, batch)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -35,13 +35,13 @@ from alphafair.engine.experiment import (
     state_bytes,
 )
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
-from alphafair.engine.ledger import Change, Context, Ledger, SharedStore, Statement, Store
-from alphafair.engine.maintenance import Erasures
 from alphafair.engine.memory import prove_loading, unknown_experiment
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
-from alphafair.engine.verify import check_rows, check_states
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Change, Context, Statement, Store
+from alphafair.engine.verify import check_rows, check_states, check_store
 from alphafair.engine.writer import Answer, Kind, Writer, closed
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
@@ -90,8 +90,9 @@ class Engine:
         steady: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
-        self._clock = Clock(clock, steady, judged=hasattr(store, "positions"))
-        self._clock.restore(store.clock_record)
+        self._clock = Clock(clock, steady, judged=not store.opened.together)
+        if store.opened.lock is not None:
+            self._clock.restore(store.opened.lock.record)
         self._closed = False
         self._opening = threading.Lock()  # held while the list of writers changes
         self._writers: dict[str, Writer] = {}  # of a database: by the name of its experiment
@@ -101,15 +102,15 @@ class Engine:
         self._only: Writer | None = None  # of a file
         self._missing: str | None = None  # why a database cannot be used
         try:
-            if hasattr(store, "positions"):
-                self._shared = cast(SharedStore, store)
-                if not store.read_only:
-                    self._shared.announce(CODE)
+            if store.opened.together:
+                self._only = Writer(store, **self._arguments)
+            else:
+                if not store.opened.read_only:
+                    store.announce(CODE)
                     self._find_store()  # before anything is written: its clock may differ
                 self._find_writers()
-            else:
-                self._only = Writer(cast(Ledger, store), **self._arguments)
-            self._erasures = Erasures(store)
+            if not store.opened.read_only:
+                store.compact(at_once=True)
             self._check_clock()
         except BaseException:
             store.close()
@@ -138,10 +139,9 @@ class Engine:
 
     @property
     def position(self) -> int:
-        """The number of events; in a file it is the position of the last one.
+        """The number of events of all experiments, each of which has positions of its own: see `Status.position`.
 
-        In a database every experiment has positions of its own: see `Status.position`. Events of other processes are
-        counted once they have been taken in.
+        Events of other processes are counted once they have been taken in.
         """
         return sum(each.memory.position for each in self._all_writers())
 
@@ -153,12 +153,12 @@ class Engine:
     @property
     def readable_by_others(self) -> bool:
         """Whether other users of this machine can open the file."""
-        return self._store.readable_by_others
+        return self._store.opened.readable_by_others
 
     @property
     def was_empty(self) -> bool:
         """Whether the file or database did not exist, or was empty, before this engine opened it."""
-        return self._store.was_empty
+        return self._store.opened.was_empty
 
     @property
     def last_commit_seconds(self) -> float:
@@ -201,12 +201,12 @@ class Engine:
     def _find_writers(self) -> None:
         """Open the writers of experiments that other processes have created."""
         with self._opening:
-            for name, (key, _) in self._shared.positions().items():
-                if name not in self._writers:
-                    self._writers[name] = self._opened(self._shared.ledger(name, key))
+            for head in self._store.heads():
+                if head.name not in self._writers:
+                    self._writers[head.name] = self._opened(head.key)
 
-    def _opened(self, ledger: Ledger) -> Writer:
-        opened = Writer(ledger, **self._arguments, n_experiments=lambda: len(self._writers))
+    def _opened(self, key: int) -> Writer:
+        opened = Writer(self._store.reader(), **self._arguments, key=key, n_experiments=lambda: len(self._writers))
         opened.delays = self._delays
         if self._missing is not None:
             opened.block(self._missing)
@@ -250,7 +250,7 @@ class Engine:
             raise closed()
 
     def _check_writable(self) -> None:
-        if self._store.read_only:
+        if self._store.opened.read_only:
             repair = "Open it without read_only=True, or send the request to the process that writes."
             raise RequestError("read_only", "engine", "opened for writing", "read_only=True", repair)
 
@@ -336,11 +336,14 @@ class Engine:
 
     def _owners(self, ids: Sequence[Any]) -> dict[str, list[str]]:
         """Return the names of the experiments that have decisions with these ids."""
-        found = self._shared.owners([id for id in ids if isinstance(id, str)])
+        found = questions.find(self._store, [id for id in ids if isinstance(id, str)])
         if found:
             self._find_writers()
-        names = {each.store.key: name for name, each in self._writers.items()}
-        return {id: [names[key] for key in keys] for id, keys in found.items()}
+        names = {each.memory.key: name for name, each in self._writers.items()}
+        owners: dict[str, list[str]] = {}
+        for decision in found:
+            owners.setdefault(decision.id, []).append(names[decision.experiment])
+        return owners
 
     # time
 
@@ -358,8 +361,9 @@ class Engine:
 
     def _check_clock(self) -> None:
         """Look at the clock, and keep what is accepted for the next process."""
-        if not self._store.read_only and self._clock.problem is None:
-            self._store.keep_clock_record(self._clock.record)
+        lock = self._store.opened.lock
+        if lock is not None and self._clock.problem is None and lock.record != self._clock.record:
+            lock.write(self._clock.record)
 
     def expire(self) -> int:
         """Settle every overdue decision and return how many there were; other requests are answered in between.
@@ -381,14 +385,14 @@ class Engine:
         self._check_open()
         if self._only is not None:
             return self._only.maintain(self._maintain_file)
-        self._shared.announce(CODE)
+        self._store.announce(CODE)
         self._find_writers()
         more = [each.maintain() for each in self._all_writers()]
         return any(more)
 
     def _maintain_file(self) -> None:
         self._check_clock()
-        self._erasures.clean(again=True)
+        self._store.compact(at_once=False)
 
     # experiments
 
@@ -465,22 +469,19 @@ class Engine:
         if writer is None:
             self._find_writers()
             self._check_new(name, self._writers)
-            writer = self._opened(self._shared.ledger(name))
-        memory, key = writer.memory, writer.store.key
+            writer = self._opened(self._store.numbers().new_key())
+        memory = writer.memory
 
         def work(batch: Batch) -> None:
             self._check_new(name, memory.experiments)
-            seq = batch.next()
-            created = Change(
-                seq, seq if key is None else key, "create", json.dumps(body), state, batch.at, self._actor.get()
-            )
-            experiment = Experiment(created)
+            key = batch.numbers.new_key() if memory.key is None else memory.key
+            part = batch.create(key, name, json.dumps(body), state, self._actor.get())
+            experiment = part.experiment
             experiment.policy = experiment.first_policy()
             memory.check_contexts(experiment, len(named))
             experiment.contexts = {label: number for number, label in enumerate(named)}
-            batch.change(experiment, created, lambda: memory.add(experiment))
-            for number, label in enumerate(named):
-                batch.add(Context(experiment.key, number, label))
+            part.rows[Context] += [Context(key, number, label) for number, label in enumerate(named)]
+            batch.also(lambda: memory.add(experiment))
             writer.commit(batch)
 
         writer.write(work)
@@ -497,14 +498,14 @@ class Engine:
         self._check_open()
         if self._only is None:
             self._find_writers()
-            return sorted(self._writers, key=lambda name: self._writers[name].store.key or 0)
+            return sorted(self._writers, key=lambda name: self._writers[name].memory.key or 0)
         with self._only.reading() as memory:
             return list(memory.experiments)
 
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
         with self._reading(name) as (writer, experiment):
-            return experiment.status(writer.memory.max_contexts_of(experiment), writer.memory.position)
+            return experiment.status(writer.memory.max_contexts_of(experiment))
 
     def add_arm(
         self,
@@ -602,14 +603,15 @@ class Engine:
         statements: Sequence[Statement] = (),
     ) -> None:
         """Try a change on a copy of the policy, write it, and continue with the copy."""
-        change = Change(batch.next(), experiment.key, kind, json.dumps(body), None, batch.at, self._actor.get())
         policy = None
+        change = batch.change(
+            experiment, kind, json.dumps(body), lambda change: experiment.apply(change, policy), by=self._actor.get()
+        )
         if kind in POLICY_CHANGES:
             policy = experiment.policy
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
                 change_policy(policy, change)
-        batch.change(experiment, change, lambda: experiment.apply(change, policy))
         batch.also(writer.memory.find_periodic)
         writer.commit(batch, statements)
 
@@ -620,25 +622,23 @@ class Engine:
         """
 
         def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
-            ledger, low = writer.store, experiment.changes[0].seq
-            target = validate.integer("position", position, low=low, high=writer.memory.position)
+            store = writer.store
+            target = validate.integer("position", position, low=1, high=experiment.position)
             target = rollback_position(experiment, target)
-            policy = policy_at(ledger, experiment, target)
-            still_open = ledger.open_after(experiment.key, target)
-            seq = batch.next()
+            policy = policy_at(store, experiment, target)
+            still_open = questions.open_after(store, experiment.key, target)
             with _as_policy_failure(experiment, f"rolling back to position {target}"):
-                policy = rolled_back(ledger, experiment, policy, target, seq)
+                policy = rolled_back(store, experiment, policy, target, experiment.position + 1)
                 state = state_bytes(policy)
             summary = experiment.summary_at(batch.at)
             counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
             body = json.dumps({"position": target, **counts})
-            change = Change(seq, experiment.key, "rollback", body, state + summary, batch.at, self._actor.get())
 
-            def effect() -> None:
+            def effect(change: Change) -> None:
                 experiment.note(change)
                 experiment.policy = policy
 
-            batch.change(experiment, change, effect)
+            batch.change(experiment, "rollback", body, effect, state=state + summary, by=self._actor.get())
             for id in still_open:
                 record = batch.find(id)
                 mine = None if record is None else record.of(experiment)
@@ -659,7 +659,7 @@ class Engine:
             if number is None:
                 repair = "There is nothing to erase."
                 raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = writer.store.erasure(experiment.key, number, self._arguments["ids"].next)
+            statements = questions.erasure(writer.store, experiment.key, number, self._arguments["ids"].next)
 
             def forget() -> None:
                 del experiment.contexts[context]
@@ -667,7 +667,7 @@ class Engine:
 
             batch.also(forget)
             self._commit_change(writer, experiment, batch, "erase", {"context": number}, statements)
-            self._erasures.clean()
+            self._store.compact(at_once=False)
 
         self._writing(name, work)
 
@@ -680,9 +680,9 @@ class Engine:
         """
         self._check_open()
         if self._only is None:
-            return self._store.n_erasures
+            return 0
         with self._only.reading():
-            return self._store.n_erasures
+            return questions.n_erasures(self._store)
 
     @contextlib.contextmanager
     def acting_as(self, name: str) -> Iterator[None]:
@@ -710,7 +710,7 @@ class Engine:
         with self._reading(name) as (writer, experiment):
             history = _history(experiment) if changes else []
             most = writer.memory.max_contexts_of(experiment)
-            return reports.overview(experiment, writer.now(), writer.memory.position, most, history)
+            return reports.overview(experiment, writer.now(), most, history)
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
@@ -749,16 +749,16 @@ class Engine:
     def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
         """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
         with self._reading(name) as (writer, experiment):
-            ledger, last = writer.store, writer.memory.position
-        with ledger.reader() as reader:
+            store, last = writer.store, experiment.position
+        with store.reader() as reader:
             return reports.log_page(reader, experiment, wanted, last, limit)
 
     def decision_story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
         with self._reading(name) as (writer, experiment):
-            ledger, position, changes = writer.store, writer.memory.position, _history(experiment)
-        with ledger.reader() as reader:
-            row = reader.log_row(experiment.key, checked_label("id", id))
+            store, position, changes = writer.store, experiment.position, _history(experiment)
+        with store.reader() as reader:
+            row = questions.log_row(reader, experiment.key, checked_label("id", id))
         if row is None:
             repair = "Check the id. Ids of erased contexts are removed."
             raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
@@ -771,35 +771,35 @@ class Engine:
         from alphafair.engine.export import read_log
 
         with self._reading(name) as (writer, experiment):
-            ledger = writer.store
-        return read_log(ledger, experiment)
+            store = writer.store
+        return read_log(store, experiment)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
         from alphafair.engine.export import write_log
 
         with self._reading(name) as (writer, experiment):
-            ledger, until = writer.store, writer.memory.position
-        return write_log(ledger, experiment, until, target, format)
+            store, until = writer.store, experiment.position
+        return write_log(store, experiment, until, target, format)
 
     def export_job(self, name: str, format: str) -> ExportJob:
         """Return an export of the log as it is now, to be run by another process."""
         from alphafair.engine.export import ExportJob, checked_format
 
-        with self._reading(name) as (writer, experiment):
-            until = writer.memory.position
+        with self._reading(name) as (_, experiment):
+            until = experiment.position
         format = checked_format(experiment, format)
         return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
 
     def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
         """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
-        with self._reading(name) as (writer, experiment):
+        with self._reading(name) as (_, experiment):
             groups = experiment.policy.groups if experiment.has_policy else None
             return WhatIfJob(
                 address=self._store.address,
                 experiment=experiment.key,
                 name=name,
-                position=writer.memory.position,
+                position=experiment.position,
                 full=experiment.full,
                 rounds=rounds,
                 rewards=experiment.tally.rewards + experiment.tally.defaulted,
@@ -830,16 +830,18 @@ class Engine:
         self._check_open()
         if self._only is None:
             self._find_writers()
-        n_events, unproved = 0, list[PolicyFailed]()
-        for each in self._all_writers():
+        n_events, unproved, engines = 0, list[PolicyFailed](), self._all_writers()
+        for each in engines:
             with each.reading() as memory, each.store.reader() as reader:
                 reader.check_pages()
                 with reader.at_one_moment():
-                    is_same = reader.position == memory.position  # otherwise another process has written since
+                    is_same = not memory.is_behind()  # otherwise another process has written since
                     labels = {key: found.contexts for key, found in memory.by_key.items()}
-                    check_rows(reader, labels if is_same else None)
+                    check_rows(reader, labels.keys(), labels if is_same else None)
+                    if each is engines[0]:
+                        check_store(reader)
                 try:
-                    check_states(reader, memory.position, memory.by_key, progress)
+                    check_states(reader, memory.by_key, progress)
                 except PolicyFailed as failed:
                     unproved.append(failed)
                 n_events += memory.position
@@ -851,7 +853,7 @@ class Engine:
         """Write a consistent copy into a new file, while it is in use; return its number of events."""
         from alphafair.engine.copies import backup
 
-        self._store.check()
+        self._store.probe()
         return backup(self._store.address, path)
 
     def health(self, *, probe: bool = True) -> dict[str, Any]:
@@ -863,7 +865,7 @@ class Engine:
         """
         engines = self._all_writers()
         reason = None
-        if not (self._closed or self._store.read_only):
+        if not (self._closed or self._store.opened.read_only):
             if probe or self._only is not None:
                 self._find_store()
             reason = self._missing
@@ -872,7 +874,7 @@ class Engine:
                     each.try_to_recover()
         if self._closed:
             reason = "closed"
-        if reason is None and not self._store.read_only:
+        if reason is None and not self._store.opened.read_only:
             reason = self._clock.problem
         for each in engines:
             if reason is None:
@@ -894,7 +896,7 @@ class Engine:
         if self._only is not None and self._only.condition.kind in (Kind.BLOCKED, Kind.STALE):
             return  # a probe finds out
         try:
-            self._store.check()
+            self._store.probe()
         except Unavailable as problem:
             for each in engines:
                 if each.condition.kind is not Kind.BLOCKED:
@@ -921,7 +923,7 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
 def _history(experiment: Experiment) -> list[ChangeRecord]:
     return [
         ChangeRecord(
-            change.seq,
+            change.position,
             date_of(change.at),
             change.kind,
             change.by,

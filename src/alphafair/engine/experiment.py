@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.dates import date_of, microseconds
-from alphafair.engine.ledger import Change
 from alphafair.engine.steps import Steps, Tally, follow
+from alphafair.engine.store.ledger import Change
 from alphafair.engine.summary import Fairness, Summary, unknown
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, encodable
 from alphafair.groups import Groups
@@ -91,13 +91,16 @@ class Experiment:
         self.period_start: int = body.get("period_start", created.at)
         self.carry: float = body.get("carry", DEFAULT_CARRY)
         self.period_number = 0
-        self.began: tuple[int, int] = created.seq, created.at  # position and time of the start of the current period
+        self.began: tuple[int, int] = (
+            created.position,
+            created.at,
+        )  # position and time of the start of the current period
         self.next_boundary = self._boundary_after(created.at)
         self._earned_before: list[float] = []  # what each arm had earned when the current period began
         self._pulls_before: list[int] | None = []  # and how often it was drawn; None: an older version wrote no draws
         self._retired_before: set[int] = set()
         self._closed_periods: list[PeriodStatus] = []
-        self.version = created.seq
+        self.position = self.version = created.position
         if "code" not in body:
             repair = "Export its log with the version that made it."
             raise InvalidArgument("path", "a file of alphafair 0.1.0 or later", "one of an unreleased version", repair)
@@ -295,7 +298,7 @@ class Experiment:
             try:
                 change_policy(self._policy, change)
             except Exception as problem:
-                self.drop_policy(f"changing at position {change.seq}", problem)
+                self.drop_policy(f"changing at position {change.position}", problem)
 
     def note(self, change: Change) -> None:
         """Make a change, except for what it does to the policy."""
@@ -328,7 +331,7 @@ class Experiment:
         elif change.kind == "set_period":
             self.period, self.period_start, self.carry = body["period"], body["period_start"], body["carry"]
             self.next_boundary = self._boundary_after(change.at)
-        self.version = change.seq
+        self.version = change.position
         self.changes.append(change)
 
     # periods
@@ -370,8 +373,8 @@ class Experiment:
     def _begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
         books = body["books"]
         numbers = books["rewards"], books["entry_accounts"], books["accounts"]
-        self._closed_periods.append(self._period_status(books["ended"], change.seq - 1, *numbers))
-        self.period_number, self.began = body["period"], (change.seq, body["at"])
+        self._closed_periods.append(self._period_status(books["ended"], change.position - 1, *numbers))
+        self.period_number, self.began = body["period"], (change.position, body["at"])
         self.next_boundary = self._boundary_after(body["at"])
         self._earned_before, self._retired_before = books["earned"], set(self.retired)
         self._pulls_before = books.get("pulls")
@@ -419,7 +422,7 @@ class Experiment:
 
     # reports
 
-    def status(self, max_contexts: int, position: int) -> Status:
+    def status(self, max_contexts: int) -> Status:
         tally = self.tally
         return Status(
             name=self.name,
@@ -432,7 +435,7 @@ class Experiment:
             reward_wait=self.reward_wait,
             default_reward=self.default_reward,
             policy_version=self.version,
-            position=position,
+            position=self.position,
             contexts=self.n_contexts,
             max_contexts=max_contexts,
             decisions=tally.decisions,

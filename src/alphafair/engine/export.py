@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.engine.addresses import ledger_of, open_store
-from alphafair.engine.ledger import Change, Ledger
+from alphafair.engine.addresses import open_store
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Change, Store
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
@@ -56,7 +57,7 @@ class ArmsOverTime:
         created, *changes = list(experiment.changes)
         arms: list[str] = list(json.loads(created.body)["arms"])
         live = set(range(len(arms)) if created.state is None else _live_arms(created.state, len(arms)))
-        self._since, epochs = [created.seq], [sorted(live)]
+        self._since, epochs = [created.position], [sorted(live)]
         for change in changes:
             if change.kind not in ("add_arm", "retire_arm"):
                 continue
@@ -66,7 +67,7 @@ class ArmsOverTime:
                 arms.append(arm)
             else:
                 live.discard(arm)
-            self._since.append(change.seq)
+            self._since.append(change.position)
             epochs.append(sorted(live))
         self.labels = tuple(arms)  # all arms that there ever were
         self._live = np.zeros((len(epochs), len(arms)), dtype=np.bool_)
@@ -108,12 +109,12 @@ def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
 def _period_numbers(experiment: Exported) -> Callable[[int], int]:
     """Return the function from the position of a reward to the number of the period whose books it is in."""
     begun = [change for change in experiment.changes if change.kind == "new_period"]
-    since = [change.seq for change in begun]
+    since = [change.position for change in begun]
     numbers = [0, *(int(json.loads(change.body)["period"]) for change in begun)]
     return lambda position: numbers[bisect.bisect_right(since, position)]
 
 
-def read_log(store: Ledger, experiment: Exported, latest: int | None = None) -> Log:
+def read_log(store: Store, experiment: Exported, latest: int | None = None) -> Log:
     """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm.
 
     With `latest`, only so many of them, the last ones.
@@ -121,7 +122,7 @@ def read_log(store: Ledger, experiment: Exported, latest: int | None = None) -> 
     from alphafair.values import Log
 
     with store.reader() as reader:
-        rows, labels = reader.rewarded(experiment.key, latest), reader.labels(experiment.key)
+        rows, labels = questions.rewarded(reader, experiment.key, latest), questions.labels(reader, experiment.key)
     if not rows:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
@@ -169,12 +170,12 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
     }
 
 
-def pages(store: Ledger, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
+def pages(store: Store, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
     """Yield the decisions up to a position, some at a time; under full information rewards are lists."""
     columns, after, over_time = schema(experiment, format), 0, ArmsOverTime(experiment)
     number_of = _period_numbers(experiment)
     with store.reader() as reader:
-        while rows := reader.exported(experiment.key, after, until, PAGE_ROWS):
+        while rows := questions.exported(reader, experiment.key, after, until, PAGE_ROWS):
             after = rows[-1][0]
             values = [list(column) for column in zip(*rows, strict=True)]
             seq, ids, contexts, arms, propensities, reward, rewards, *rest, settled, versions, masks = values
@@ -188,7 +189,7 @@ def pages(store: Ledger, experiment: Exported, until: int, format: str) -> Itera
 
 
 def write_log(
-    store: Ledger,
+    store: Store,
     experiment: Exported,
     until: int,
     target: str | os.PathLike[str] | IO[bytes],
@@ -242,10 +243,10 @@ class ExportJob(NamedTuple):
     def run(self, target: IO[bytes]) -> None:
         store = open_store(self.address, read_only=True)
         try:
-            ledger = ledger_of(store, self.name, self.experiment)
-            changes = [change._replace(state=None) for change in ledger.changes(self.until, self.experiment)]
+            found = questions.changes(store, self.experiment, self.until)
+            changes = [change._replace(state=None) for change in found]
             experiment = ExperimentRecord(self.experiment, self.name, self.full, changes)
-            write_log(ledger, experiment, self.until, target, self.format)
+            write_log(store, experiment, self.until, target, self.format)
         finally:
             store.close()
 

@@ -7,15 +7,16 @@ folded in. A crash at any line loses nothing that was acknowledged, and repeats 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from alphafair import validate
 from alphafair.engine.decisions import DecisionCache
 from alphafair.engine.experiment import LONGEST_REASON, Experiment
-from alphafair.engine.ledger import Change, Ledger
 from alphafair.engine.maintenance import Deadlines
 from alphafair.engine.replay import Replay
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Change, Head, Store
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, encodable
 from alphafair.memory_limit import memory_limit
 
@@ -23,69 +24,84 @@ MEMORY_SHARE = 0.5  # of the memory, for the contexts of all experiments
 
 
 class Tail(NamedTuple):
-    """What was written after the last event in memory."""
+    """What was written after the last events in memory."""
 
     replay: Replay
-    position: int
     latest: int
 
 
 class Memory:
-    """The experiments of a ledger up to its event at `position`, made at the time `latest`."""
+    """The experiments of one writer, whose last event was made at the time `latest`.
 
-    def __init__(self, store: Ledger, max_contexts: int | None, n_experiments: Callable[[], int] | None) -> None:
-        self._store, self._max_contexts = store, max_contexts
+    They are all experiments of a file, or the one of a database with a `key`.
+    """
+
+    def __init__(
+        self, store: Store, max_contexts: int | None, key: int | None, n_experiments: Callable[[], int] | None
+    ) -> None:
+        self.store, self.key, self._max_contexts = store, key, max_contexts
         self._n_bytes = int(memory_limit() * MEMORY_SHARE)
         self._n_experiments = n_experiments or (lambda: len(self.by_key))
-        self.position = self.latest = 0
+        self.latest = 0
         self._set({})
+
+    @property
+    def position(self) -> int:
+        """How many events it has taken in."""
+        return sum(experiment.position for experiment in self.by_key.values())
+
+    def is_behind(self) -> bool:
+        """Whether the log has other events."""
+        heads = {head.key: head.position for head in self.store.heads(self.key)}
+        return heads != {key: experiment.position for key, experiment in self.by_key.items()}
 
     # as the log leads to it
 
     def load(self) -> None:
         """Load everything, starting with the last snapshots. Memory is freed first: two may not fit."""
         self._set({})
-        with self._store.at_one_moment():
-            position, latest, experiments = replayed(self._store)
-        self.position, self.latest = position, latest
+        with self.store.at_one_moment():
+            self.latest, experiments = replayed(self.store, self.key)
         self._set(experiments)
 
     def _set(self, experiments: dict[int, Experiment]) -> None:
         self.by_key = experiments
         self.experiments = {experiment.name: experiment for experiment in experiments.values()}
         self.find_periodic()
-        self.decisions = DecisionCache(self._store, experiments, lambda: self.position)
-        self.deadlines = Deadlines(self._store, experiments.values())
+        self.decisions = DecisionCache(self.store, experiments)
+        self.deadlines = Deadlines(self.store, experiments.values())
 
     def tail(self) -> Tail | None:
         """Read what was written since; None if the log has lost events."""
-        position, latest = self._store.position, self._store.last_time()
-        if position < self.position:
+        heads = {head.key: head for head in self.store.heads(self.key)}
+        if any(key not in heads or heads[key].position < each.position for key, each in self.by_key.items()):
             return None
-        return Tail(Replay.of_tail(self._store, position, self.by_key, self.position), position, latest)
+        latest = max((head.at for head in heads.values()), default=0)
+        return Tail(Replay.of_tail(self.store, _ends(heads), self.by_key), latest)
 
     def follow(self, tail: Tail) -> None:
         """Apply what was written since, and nothing else. Where that fails, memory must be loaded."""
         before, known = self.latest, {key: each.n_contexts for key, each in self.by_key.items()}
-        tail.replay.run()
-        n_events, self.position, self.latest = tail.position - self.position, tail.position, max(tail.latest, before)
+        positions = {key: experiment.position for key, experiment in self.by_key.items()}
+        found = tail.replay.run()
+        self.latest = max(tail.latest, before)
         self.decisions.clear()
-        for key, experiment in self.by_key.items():
-            self._take_contexts(experiment, known.get(key, 0), tail.replay.changes)
-            experiment.unsaved += n_events
+        for key, experiment in found.items():
+            self._take_contexts(experiment, known.get(key, 0), tail.replay.changes[key])
+            experiment.unsaved += experiment.position - positions.get(key, 0)
             if key not in known:
                 self.add(experiment)
             if experiment.wait is not None:
-                self.deadlines.begin(experiment.wait, before)
+                self.deadlines.begin(experiment, before)
         self.find_periodic()
 
     def _take_contexts(self, experiment: Experiment, n_known: int, changes: Sequence[Change]) -> None:
         """Take the labels of new contexts, and drop those that were erased."""
-        for _, number, label in self._store.contexts(experiment.key, n_known):
+        for _, number, label in questions.contexts(self.store, experiment.key, n_known):
             experiment.n_contexts = max(experiment.n_contexts, number + 1)
             if label is not None:
                 experiment.contexts[label] = number
-        erased = {json.loads(each.body)["context"] for each in changes if _erases(each, experiment)}
+        erased = {json.loads(each.body)["context"] for each in changes if each.kind == "erase"}
         if erased:
             kept = {label: number for label, number in experiment.contexts.items() if number not in erased}
             experiment.contexts = kept
@@ -124,23 +140,23 @@ class Memory:
             raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
 
 
-def _erases(change: Change, experiment: Experiment) -> bool:
-    return change.kind == "erase" and change.experiment == experiment.key
-
-
-def replayed(store: Ledger) -> tuple[int, int, dict[int, Experiment]]:
-    """Return the last position and time of a log, and the experiments that it leads to."""
-    position = store.position
-    experiments = Replay(store, position).from_snapshots().run()
-    for key, number, label in store.contexts():
-        if key in experiments:  # `verify` reports contexts of no experiment
-            experiments[key].n_contexts = max(experiments[key].n_contexts, number + 1)
+def replayed(store: Store, key: int | None = None) -> tuple[int, dict[int, Experiment]]:
+    """Return the time of the last event, and the experiments that the log leads to, or one of them."""
+    heads = {head.key: head for head in store.heads(key)}
+    experiments = Replay(store, _ends(heads)).from_snapshots().run()
+    for experiment in experiments.values():
+        for _, number, label in questions.contexts(store, experiment.key):
+            experiment.n_contexts = max(experiment.n_contexts, number + 1)
             if label is not None:
-                experiments[key].contexts[label] = number
-    return position, store.last_time(), experiments
+                experiment.contexts[label] = number
+    return max((head.at for head in heads.values()), default=0), experiments
 
 
-def prove_loading(store: Ledger) -> None:
+def _ends(heads: Mapping[int, Head]) -> dict[int, int]:
+    return {key: head.position for key, head in heads.items()}
+
+
+def prove_loading(store: Store) -> None:
     """Load a file that is being migrated, and raise an error where that fails: it is then left as it was."""
     try:
         replayed(store)

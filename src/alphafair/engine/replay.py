@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,8 +20,9 @@ from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.experiment import LOG, Experiment, change_policy, same_state
-from alphafair.engine.ledger import Change, EventColumns, Ledger, split_state
 from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import Change, EventColumns, Store, split_state
 from alphafair.engine.summary import Summary, unknown
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.policy import archive
@@ -36,17 +39,51 @@ Item = TypeVar("Item")
 
 
 class Chunk(NamedTuple):
-    """Steps of all experiments up to a position, sorted by the position at which they took effect (`order` / 2)."""
+    """Steps of any experiments, sorted by the position at which they took effect (`order` / 2)."""
 
-    end: int
     order: NDArray[np.int64]
     experiment: NDArray[np.int64]
     steps: Steps
+    masks: dict[int, dict[int, bytes]]  # by experiment: see `Steps.masks`
+    full: dict[int, dict[int, tuple[bytes, bytes]]]
+
+    def of(self, key: int, after: int, until: int) -> tuple[NDArray[np.int64], Steps]:
+        """Return the order and the steps of the events of an experiment after one position and up to another."""
+        position = self.steps.position
+        which = (self.experiment == key) & (position > after) & (position <= until)
+        steps = replace(self.steps[which], masks=self.masks.get(key, {}), full=self.full.get(key, {}))
+        if steps.full:
+            _set_full_rewards(steps, key)
+        return self.order[which], steps
+
+    def split(self, which: NDArray[np.bool_]) -> tuple[Chunk, Chunk]:
+        """Return some steps, and the others."""
+        one, other = (
+            self._replace(order=self.order[rows], experiment=self.experiment[rows], steps=self.steps[rows])
+            for rows in (which, ~which)
+        )
+        return one, other
+
+    def followed_by(self, other: Chunk) -> Chunk:
+        """Return the steps of both, sorted."""
+        order = np.concatenate([self.order, other.order])
+        sort = np.argsort(order, kind="stable")
+        experiment = np.concatenate([self.experiment, other.experiment])[sort]
+        masks = {key: self.masks.get(key, {}) | other.masks.get(key, {}) for key in {*self.masks, *other.masks}}
+        full = {key: self.full.get(key, {}) | other.full.get(key, {}) for key in {*self.full, *other.full}}
+        return Chunk(order[sort], experiment, Steps.joined([self.steps, other.steps])[sort], masks, full)
 
 
-def chunks(store: Ledger, start: int, until: int, *, draws: bool, full: bool) -> Iterator[Chunk]:
-    """Yield the log between two positions; `draws` adds a DRAWN step per decision, `full` the rewards of all arms."""
-    return _one_ahead(_chunks(store, start, until, draws, full))
+Positions = Mapping[int, tuple[int, int]]  # by experiment: after one position, up to another
+
+
+def chunks(store: Store, positions: Positions, *, draws: bool, full: bool) -> Iterator[tuple[int, Chunk]]:
+    """Yield numbers of events and their steps; `draws` adds a DRAWN step per decision, `full` the rewards of all arms.
+
+    The steps of an experiment come in their order, and in few chunks: no draw takes effect before the end of a chunk
+    that it is not in.
+    """
+    return _one_ahead(_chunks(store, positions, draws, full))
 
 
 def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
@@ -58,46 +95,52 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def _chunks(store: Ledger, start: int, until: int, draws: bool, full: bool) -> Iterator[Chunk]:
-    while start < until:
-        end = min(start + CHUNK, until)
-        if draws:  # no draw of a later chunk may take effect before the end of this one
-            least = store.least_state_version(end, end + CHUNK)
-            if least is not None and start < least < end:
-                end = least
-        yield _read(store, start, end, draws, full)
-        start = end
+def _chunks(store: Store, positions: Positions, draws: bool, full: bool) -> Iterator[tuple[int, Chunk]]:
+    spans, carried = questions.stretches(store, positions, CHUNK), None
+    for k, (low, high) in enumerate(spans):
+        chunk = _read(store, low, high, draws, full)
+        if carried is not None:
+            chunk, carried = carried.followed_by(chunk), None
+        if draws and k + 1 < len(spans):
+            late = np.zeros(len(chunk.order), dtype=np.bool_)  # what must wait for a draw in the next chunk
+            for key, least in questions.least_state_versions(store, *spans[k + 1]).items():
+                late |= (chunk.experiment == key) & (chunk.order > 2 * least + 1)
+            if late.any():
+                carried, chunk = chunk.split(late)
+        yield high + 1 - low, chunk
 
 
-def _read(store: Ledger, start: int, end: int, draws: bool, full: bool) -> Chunk:
-    found = store.columns(start, end)
+def _read(store: Store, low: int, high: int, draws: bool, full: bool) -> Chunk:
+    found = questions.columns(store, low, high)
     decided, settled = found.decided, found.settled
-    _check_possible(decided[:, 0], decided[:, 2:4])
-    parts = [decided[:, :5]]
-    kinds = [np.where(decided[:, 6] == 0, DECIDED, DEFERRED)]
-    rewards, times, waits = [np.zeros(len(decided))], [decided[:, 5]], [decided[:, 5]]
-    since = _waiting_since(found, start)
+    _check_possible(decided[:, 1:3], decided[:, 3:5])
+    parts = [decided[:, :6]]
+    kinds = [np.where(decided[:, 7] == 0, DECIDED, DEFERRED)]
+    rewards, times, waits = [np.zeros(len(decided))], [decided[:, 6]], [decided[:, 6]]
+    since = _waiting_since(found)
     for table, events, earlier, kind, reward, waiting in (
-        ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0, found.activated[:, 2]),
-        ("reward", settled, found.settled_earlier[:, :5], settled[:, 4], settled[:, 3], since),
+        ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0, found.activated[:, 4]),
+        ("reward", settled, found.settled_earlier[:, :4], settled[:, 6], settled[:, 5], since),
     ):
-        parts.append(_with_decisions(table, events, decided, earlier, start))
+        parts.append(_with_decisions(table, events, decided, earlier))
         kinds.append(np.broadcast_to(kind, len(events)))
         rewards.append(np.broadcast_to(reward, len(events)))
-        times.append(events[:, 2])
+        times.append(events[:, 4])
         waits.append(waiting)
-    orders = [2 * part[:, 0] for part in parts]
+    orders = [2 * part[:, 2] for part in parts]
     if draws:
-        parts.append(decided[:, :5])
+        parts.append(decided[:, :6])
         kinds.append(np.full(len(decided), DRAWN))
         for column in (rewards, times, waits):
             column.append(np.zeros(len(decided)))
-        orders.append(2 * store.state_versions(start, end) + 1)
+        orders.append(2 * decided[:, 8] + 1)
     order = np.concatenate(orders).astype(np.int64)
     sort = np.argsort(order, kind="stable")
-    seq, experiment, context, arm, propensity = (np.concatenate([part[:, k] for part in parts])[sort] for k in range(5))
+    _, experiment, position, context, arm, propensity = (
+        np.concatenate([part[:, k] for part in parts])[sort] for k in range(6)
+    )
     steps = Steps(
-        seq.astype(np.int64),
+        position.astype(np.int64),
         np.concatenate(kinds).astype(np.int8)[sort],
         context.astype(np.int32),
         arm.astype(np.int32),
@@ -105,81 +148,80 @@ def _read(store: Ledger, start: int, end: int, draws: bool, full: bool) -> Chunk
         np.concatenate(rewards)[sort],
         np.concatenate(times).astype(np.int64)[sort],
         np.concatenate(waits).astype(np.int64)[sort],
-        store.masks(start, end) if draws else {},
-        store.full_rewards(start, end) if full else {},
     )
-    if steps.full:
-        _set_full_rewards(steps)
-    return Chunk(end, order[sort], experiment.astype(np.int64), steps)
+    masks = questions.masks(store, low, high) if draws else {}
+    rewards_of_all = questions.full_rewards(store, low, high) if full else {}
+    return Chunk(order[sort], experiment.astype(np.int64), steps, masks, rewards_of_all)
 
 
-def _waiting_since(found: EventColumns, start: int) -> NDArray[np.float64]:
+def _waiting_since(found: EventColumns) -> NDArray[np.float64]:
     """Return from when the decision of every settlement has waited: since it was made, or activated."""
     decided, settled, activated = found.decided, found.settled, found.activated
-    since, here = settled[:, 2].copy(), settled[:, 1] > start
+    since, here = settled[:, 4].copy(), settled[:, 3] >= 0
     if len(decided):
-        made_at = decided[:, 5].copy()
-        among = activated[activated[:, 1] > start]
-        made_at[_places(decided, among[:, 1])] = among[:, 2]
-        since[here] = made_at[_places(decided, settled[here, 1])]
+        made_at = decided[:, 6].copy()
+        among = activated[activated[:, 3] >= 0]
+        made_at[_places(decided, among[:, 3])] = among[:, 4]
+        since[here] = made_at[_places(decided, settled[here, 3])]
     at = np.searchsorted(found.settled_earlier[:, 0], settled[~here, 0])
-    since[~here] = np.append(found.settled_earlier[:, 5], np.nan)[at]
+    since[~here] = np.append(found.settled_earlier[:, 4], np.nan)[at]
     return since
 
 
 def _places(decided: NDArray[np.float64], decisions: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the rows of decisions by their seq; of those that are missing, which are refused later, any."""
+    """Return the rows of decisions by their event; of those that are missing, which are refused later, any."""
     return np.minimum(np.searchsorted(decided[:, 0], decisions), len(decided) - 1)
 
 
 def _with_decisions(
-    table: str,
-    events: NDArray[np.float64],
-    decided: NDArray[np.float64],
-    earlier: NDArray[np.float64],
-    start: int,
+    table: str, events: NDArray[np.float64], decided: NDArray[np.float64], earlier: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return seq, experiment, context, arm, propensity of events whose second column is their decision."""
-    rows = np.empty((len(events), 5))
-    rows[:, 0] = events[:, 0]
-    here = events[:, 1] > start  # the decision is in the same chunk
-    at = np.searchsorted(decided[:, 0], events[here, 1])
-    _check_found(table, events[here], np.append(decided[:, 0], np.nan)[at] == events[here, 1])
+    """Return event, experiment, position, and context, arm, propensity of the decision, which is the fourth column."""
+    rows = np.empty((len(events), 6))
+    rows[:, :3] = events[:, :3]
+    here = events[:, 3] >= 0  # the decision is in the same chunk
+    at = np.searchsorted(decided[:, 0], events[here, 3])
+    same = (np.append(decided[:, :2], [[np.nan] * 2], axis=0)[at] == events[here][:, [3, 1]]).all(axis=1)
+    _check_found(table, events[here], same)
     _check_found(table, events[~here], np.isin(events[~here, 0], earlier[:, 0]))
-    _check_possible(earlier[:, 0], earlier[:, 2:4])
-    rows[here, 1:] = decided[at, 1:5]
-    rows[~here, 1:] = earlier[:, 1:]
+    rows[here, 3:] = decided[at, 3:6]
+    rows[~here, 3:] = earlier[:, 1:]
+    _check_possible(rows[:, 1:3], rows[:, 3:5])
     return rows
 
 
 def _check_found(table: str, events: NDArray[np.float64], found: NDArray[np.bool_]) -> None:
-    for seq, decision in events[~found, :2][:1].tolist():
-        raise without_decision(table, int(seq), int(decision))
+    for key, position in events[~found, 1:3][:1].tolist():
+        raise without_decision(table, int(key), int(position))
 
 
-def _check_possible(seq: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+def _check_possible(places: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
     possible = ((numbers >= 0) & (numbers <= LARGEST)).all(axis=1)
-    for each in seq[~possible][:1].tolist():
-        raise impossible_number(int(each))
+    for key, position in places[~possible][:1].tolist():
+        raise impossible_number(int(key), int(position))
 
 
-def _set_full_rewards(steps: Steps) -> None:
+def _set_full_rewards(steps: Steps, key: int) -> None:
     """Set the reward of the drawn arm where the rewards of all arms are known."""
     paid = np.flatnonzero(steps.kind < EXPIRED)
-    for t, seq, arm in zip(paid.tolist(), steps.seq[paid].tolist(), steps.arm[paid].tolist(), strict=True):
-        if seq in steps.full:
-            values = np.frombuffer(steps.full[seq][1], dtype="<f8")
+    for t, position, arm in zip(paid.tolist(), steps.position[paid].tolist(), steps.arm[paid].tolist(), strict=True):
+        if position in steps.full:
+            values = np.frombuffer(steps.full[position][1], dtype="<f8")
             if arm >= len(values):
-                raise impossible_number(seq)
+                raise impossible_number(key, position)
             steps.reward[t] = values[arm]
 
 
-def impossible_number(seq: int) -> Mismatch:
-    return Mismatch(f"event {seq} has an impossible context or arm.")
+def impossible_number(experiment: int | str, position: int) -> Mismatch:
+    return Mismatch(f"{_named(experiment)}: event {position} has an impossible context or arm.")
 
 
-def without_decision(table: str, seq: int, decision: int) -> Mismatch:
-    return Mismatch(f"{table} {seq} belongs to decision {decision}, but there is no such decision before it.")
+def without_decision(table: str, experiment: int | str, position: int) -> Mismatch:
+    return Mismatch(f"{_named(experiment)}: {table} {position} belongs to no decision before it.")
+
+
+def _named(experiment: int | str) -> str:
+    return experiment if isinstance(experiment, str) else f"experiment {experiment}"
 
 
 # repeating them
@@ -188,86 +230,90 @@ def without_decision(table: str, seq: int, decision: int) -> Mismatch:
 class Stop(NamedTuple):
     """Where a replay stops to apply a change, to keep a state for a rollback, or to compare it with a snapshot."""
 
-    seq: int
+    position: int
     why: int
     change: Change | None = None
 
 
 class Replay:
-    """Repeats the log from the start, or from saved states, up to a position."""
+    """Repeats the logs of some experiments from the start, or from saved states, up to a position of each."""
 
     def __init__(
-        self, store: Ledger, until: int, *, check: bool = False, only: int | None = None, after: int | None = None
+        self,
+        store: Store,
+        until: Mapping[int, int],
+        *,
+        check: bool = False,
+        known: Mapping[int, Experiment] | None = None,
     ) -> None:
         self.store, self.until, self.check = store, until, check
-        self.experiments: dict[int, Experiment] = {}
+        self.experiments: dict[int, Experiment] = dict(known or {})
         self.unproved: set[int] = set()  # experiments of which some steps could not be repeated
-        self.changes = store.changes(until, only) if after is None else store.changes(until, after=after)
-        self._continues = after is not None
-        self.start: dict[int, int] = {}  # the position from which each experiment is replayed
+        self._continues = known is not None
+        self.start = {key: experiment.position for key, experiment in self.experiments.items()}  # of each replay
+        self.changes = {key: questions.changes(store, key, last, self.start.get(key, 0)) for key, last in until.items()}
         self._not_summarised: dict[int, int] = {}  # experiments whose saved state has no summary, and its position
         self._kept: dict[tuple[int, int], State] = {}  # for later rollbacks
         self._stops: dict[int, list[Stop]] = {}
         self._most_arms: dict[int, int] = {}
 
     @classmethod
-    def of_tail(cls, store: Ledger, until: int, experiments: dict[int, Experiment], position: int) -> Replay:
-        """Continue with experiments that are at a position; what they have is changed."""
-        replay = cls(store, until, after=position)
-        replay.experiments, replay.start = experiments, dict.fromkeys(experiments, position)
-        return replay
+    def of_tail(cls, store: Store, until: Mapping[int, int], experiments: Mapping[int, Experiment]) -> Replay:
+        """Continue with experiments from where they are; what they have is changed."""
+        return cls(store, until, known=experiments)
 
     def from_snapshots(self) -> Replay:
         """Start each experiment at its last saved state that can be loaded."""
-        for change in self.changes:
-            if change.kind == "create":
-                self._begin_at_last_state(change)
+        for key, changes in self.changes.items():
+            if changes and changes[0].kind == "create":
+                self._begin_at_last_state(key)
         return self
 
-    def _begin_at_last_state(self, created: Change) -> None:
-        with contextlib.closing(self.store.states(created.experiment, self.until)) as states:
-            for seq, tally, state, summary in states:
-                try:
-                    self._begin(created, seq, tally, load_policy(State.from_bytes(state)), summary)
-                    return
-                except MemoryError:
-                    raise
-                except Exception as problem:  # of an older layout, for example: the log leads to the same state
-                    LOG.info("The state at position %d is not used: %s", seq, problem)
+    def _begin_at_last_state(self, key: int) -> None:
+        for position, tally, state, summary in questions.states(self.store, key, self.until[key]):
+            try:
+                self._begin(key, position, tally, load_policy(State.from_bytes(state)), summary)
+                return
+            except MemoryError:
+                raise
+            except Exception as problem:  # of an older layout, for example: the log leads to the same state
+                LOG.info("The state at position %d is not used: %s", position, problem)
 
     def from_upgrades(self) -> Replay:
         """Start where other code saved its last state: this code cannot repeat what other code did."""
-        created = {change.experiment: change for change in self.changes if change.kind == "create"}
-        for change in self.changes:
-            if change.kind == "upgrade":
+        for key, changes in self.changes.items():
+            for change in changes:
+                if change.kind != "upgrade":
+                    continue
                 state, summary = _saved_with(change)
-                self._begin(created[change.experiment], change.seq, json.loads(change.body)["tally"], None, summary)
-                experiment = self.experiments[change.experiment]
-                with self._guarded(experiment, f"being loaded at position {change.seq}"):
+                self._begin(key, change.position, json.loads(change.body)["tally"], None, summary)
+                experiment = self.experiments[key]
+                with self._guarded(experiment, f"being loaded at position {change.position}"):
                     experiment.policy = load_policy(State.from_bytes(state))
         return self
 
     def _begin(
-        self, created: Change, position: int, tally: str, policy: BasePolicy | None, summary: memoryview | None
+        self, key: int, position: int, tally: str, policy: BasePolicy | None, summary: memoryview | None
     ) -> None:
+        created, *later = self.changes[key]
         experiment = Experiment(created)
-        for change in self.changes:
-            if change.experiment == created.experiment and created.seq < change.seq <= position:
+        for change in later:
+            if change.position <= position:
                 experiment.note(change)
         counts = json.loads(tally)
         experiment.tally = Tally(**counts)
         experiment.tally.add_arms(len(experiment.arms))
         if "earned" not in counts:  # saved by a version that did not count it
-            for arm, reward in self.store.earned(created.experiment, position):
+            for arm, reward in questions.earned(self.store, key, position):
                 experiment.tally.earned[arm] += reward
         if summary is None:
-            self._not_summarised[created.experiment] = position
+            self._not_summarised[key] = position
         else:
             experiment.summary = Summary.from_bytes(summary)
-            self._not_summarised.pop(created.experiment, None)
+            self._not_summarised.pop(key, None)
         if policy is not None:
             experiment.policy = policy
-        self.experiments[created.experiment], self.start[created.experiment] = experiment, position
+        self.experiments[key], self.start[key] = experiment, position
 
     @contextlib.contextmanager
     def _guarded(self, experiment: Experiment, doing: str) -> Iterator[None]:
@@ -280,28 +326,30 @@ class Replay:
             experiment.drop_policy(doing, problem)
 
     def run(self, advance: Callable[[int], None] = lambda events: None) -> dict[int, Experiment]:
-        """Return all experiments as they were at the end; `advance` is called with the events of every chunk."""
-        for change in self.changes:
-            if change.kind == "create" and change.experiment not in self.experiments:
-                experiment = self.experiments[change.experiment] = Experiment(change)
-                self.start[change.experiment] = change.seq
+        """Return all experiments as they were at the end; `advance` is called with the number of events of a chunk."""
+        for key, changes in self.changes.items():
+            if key not in self.experiments and changes and changes[0].kind == "create":
+                experiment = self.experiments[key] = Experiment(changes[0])
+                self.start[key] = changes[0].position
                 with self._guarded(experiment, "being created"):
                     experiment.policy = experiment.first_policy()
         self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
-        position = min(self.start.values(), default=self.until)
         for experiment in self.experiments.values():
             if not experiment.has_policy:  # infer the feedback from its decisions
-                experiment.full = self.store.has_full_information(experiment.key)
+                experiment.full = questions.has_full_information(self.store, experiment.key)
         policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
         draws = self.check or not all(policy.traits.contexts_apart for policy in policies)
         full = any(experiment.full for experiment in self.experiments.values())
         self._summarise(full)
-        for chunk in chunks(self.store, position, self.until, draws=draws, full=full):
-            for key, experiment in self.experiments.items():
-                self._repeat(key, experiment, chunk)
-            advance(chunk.end - position)
-            position = chunk.end
+        positions = {key: (start, self.until[key]) for key, start in self.start.items()}
+        for n_events, chunk in chunks(self.store, positions, draws=draws, full=full):
+            for experiment in self.experiments.values():
+                self._repeat(experiment, chunk)
+            advance(n_events)
+        for key, experiment in self.experiments.items():
+            self._stop_until(experiment, self.until[key])
+            experiment.position = self.until[key]
         return self.experiments
 
     def _summarise(self, full: bool) -> None:
@@ -309,58 +357,66 @@ class Replay:
         until = self._not_summarised
         if not until:
             return
-        changes: dict[int, list[Change]] = {key: [] for key in until}
-        for change in self.changes:
-            if change.kind == "create" and change.experiment in until:
-                experiment = self.experiments[change.experiment]
-                experiment.summary = Summary(change.at, len(json.loads(change.body)["arms"]))
-            elif change.seq <= until.get(change.experiment, 0):
-                changes[change.experiment].append(change)
-        for chunk in chunks(self.store, 0, max(until.values()), draws=False, full=full):
+        changes: dict[int, list[Change]] = {}
+        for key, position in until.items():
+            created, *later = self.changes[key]
+            changes[key] = [change for change in later if change.position <= position]
+            self.experiments[key].summary = Summary(created.at, len(json.loads(created.body)["arms"]))
+        positions = {key: (0, position) for key, position in until.items()}
+        for _, chunk in chunks(self.store, positions, draws=False, full=full):
             for key, position in until.items():
-                steps = chunk.steps[(chunk.experiment == key) & (chunk.steps.seq <= position)]
-                self._check_numbers(steps, len(self.experiments[key].arms), self.experiments[key].n_contexts)
-                _add_to(self.experiments[key].summary, steps, changes[key], chunk.end)
+                experiment = self.experiments[key]
+                _, steps = chunk.of(key, 0, position)
+                self._check_numbers(experiment, steps, len(experiment.arms), experiment.n_contexts)
+                _add_to(experiment.summary, steps, changes[key])
+        for key in until:
+            _add_to(self.experiments[key].summary, None, changes[key])
         until.clear()
 
     def _plan(self) -> None:
         """Find out where to stop on the way, and why."""
-        stops: dict[int, list[Stop]] = {key: [] for key in self.experiments}
-        self._most_arms = {
-            key: len(experiment.arms) if self._continues else 0 for key, experiment in self.experiments.items()
-        }
-        for change in self.changes:
-            if change.kind in ("create", "add_arm"):
-                body = json.loads(change.body)
-                self._most_arms[change.experiment] += len(body["arms"]) if change.kind == "create" else 1
-            if change.seq > self.start[change.experiment]:
-                stops[change.experiment].append(Stop(change.seq, APPLY, change))
-                if change.kind == "rollback" and _target(change) >= self.start[change.experiment]:
-                    stops[change.experiment].append(Stop(_target(change), KEEP))
-        if self.check:
-            for key, seq in self.store.snapshot_positions(self.until):
-                if seq > self.start[key]:
-                    stops[key].append(Stop(seq, COMPARE))
-        self._stops = {key: sorted(mine, key=lambda stop: stop[:2]) for key, mine in stops.items()}
+        for key, experiment in self.experiments.items():
+            self._most_arms[key] = len(experiment.arms) if self._continues else 0
+            stops, start = list[Stop](), self.start[key]
+            for change in self.changes[key]:
+                if change.kind in ("create", "add_arm"):
+                    body = json.loads(change.body)
+                    self._most_arms[key] += len(body["arms"]) if change.kind == "create" else 1
+                if change.position > start:
+                    stops.append(Stop(change.position, APPLY, change))
+                    if change.kind == "rollback" and _target(change) >= start:
+                        stops.append(Stop(_target(change), KEEP))
+            if self.check:
+                saved = questions.snapshot_positions(self.store, key, self.until[key])
+                stops += [Stop(position, COMPARE) for position in saved if position > start]
+            self._stops[key] = sorted(stops, key=lambda stop: stop[:2])
 
-    def _repeat(self, key: int, experiment: Experiment, chunk: Chunk) -> None:
-        """Count the steps of one experiment, and repeat them up to every stop."""
-        which = (chunk.experiment == key) & (chunk.steps.seq > self.start[key])
-        steps, order = chunk.steps[which], chunk.order[which]
-        self._check_numbers(steps, self._most_arms[key], experiment.n_contexts)
+    def _repeat(self, experiment: Experiment, chunk: Chunk) -> None:
+        """Count the steps of one experiment, and repeat them, with every stop among them."""
+        key = experiment.key
+        order, steps = chunk.of(key, self.start[key], self.until[key])
+        if not len(steps):
+            return
+        self._check_numbers(experiment, steps, self._most_arms[key], experiment.n_contexts)
         experiment.tally.add_arms(int(steps.arm.max(initial=-1)) + 1)
         experiment.tally.count(steps)
         if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
             which = steps.kind != DRAWN
             steps, order = steps[which], order[which]
         stops, first = self._stops[key], 0
-        while stops and stops[0].seq <= chunk.end:
+        while stops and len(order) and 2 * stops[0].position < order[-1]:  # what comes later is after this stop
             stop = stops.pop(0)
-            before = int(np.searchsorted(order, 2 * stop.seq, side="right"))
+            before = int(np.searchsorted(order, 2 * stop.position, side="right"))
             self._fold(experiment, steps[first:before])
             first = before
             self._stop(experiment, stop)
         self._fold(experiment, steps[first:])
+
+    def _stop_until(self, experiment: Experiment, position: int) -> None:
+        """Make the stops after the last step."""
+        stops = self._stops[experiment.key]
+        while stops and stops[0].position <= position:
+            self._stop(experiment, stops.pop(0))
 
     def _fold(self, experiment: Experiment, steps: Steps) -> None:
         """Learn from steps and summarise them, one bucket of time after the other."""
@@ -369,21 +425,22 @@ class Replay:
             self._learn(experiment, part)
             experiment.summary.count(part)
 
-    def _check_numbers(self, steps: Steps, n_arms: int, n_contexts: int) -> None:
+    def _check_numbers(self, experiment: Experiment, steps: Steps, n_arms: int, n_contexts: int) -> None:
         """Refuse numbers that compiled code would use as indices, or that would ask for much memory."""
-        for seq in steps.seq[(steps.arm >= n_arms) | (steps.context >= n_contexts + self.until)][:1].tolist():
-            raise impossible_number(seq)
+        impossible = (steps.arm >= n_arms) | (steps.context >= n_contexts + self.until[experiment.key])
+        for position in steps.position[impossible][:1].tolist():
+            raise impossible_number(experiment.name, position)
 
     def _learn(self, experiment: Experiment, steps: Steps) -> None:
         if not len(steps):
             return
-        self._check_numbers(steps, len(experiment.arms), experiment.n_contexts)
+        self._check_numbers(experiment, steps, len(experiment.arms), experiment.n_contexts)
         experiment.n_contexts = max(experiment.n_contexts, int(steps.context.max()) + 1)
         if not experiment.has_policy:
             if (steps.kind == DRAWN).any():
                 self._leave_unproved(experiment)
             return
-        first, last = int(steps.seq.min()), int(steps.seq.max())
+        first, last = int(steps.position.min()), int(steps.position.max())
         with self._guarded(experiment, f"learning from events {first} to {last}"):
             policy = experiment.policy
             if policy.traits.contexts_apart:
@@ -410,7 +467,7 @@ class Replay:
             draws &= reached
         for t in np.flatnonzero(draws & (drawn != steps.propensity))[:1]:
             raise Mismatch(
-                f"{experiment.name}: decision {steps.seq[t]} was logged with propensity "
+                f"{experiment.name}: decision {steps.position[t]} was logged with propensity "
                 f"{float(steps.propensity[t])!r}, but the log before it leads to {float(drawn[t])!r}."
             )
 
@@ -427,29 +484,29 @@ class Replay:
                 compare_books(experiment, stop.change, dict(zip(ACCOUNTS, experiment.period_accounts(), strict=True)))
             experiment.apply(stop.change)
             if stop.change.kind == "upgrade" and self._continues:  # all go on with the state of the one that wrote it
-                with self._guarded(experiment, f"being loaded at position {stop.seq}"):
+                with self._guarded(experiment, f"being loaded at position {stop.position}"):
                     experiment.policy = load_policy(State.from_bytes(_saved_with(stop.change)[0]))
         elif not experiment.has_policy:
             self._leave_unproved(experiment)
         elif stop.why == KEEP:
-            with self._guarded(experiment, f"being kept at position {stop.seq}"):
-                self._kept[experiment.key, stop.seq] = experiment.policy.snapshot()
+            with self._guarded(experiment, f"being kept at position {stop.position}"):
+                self._kept[experiment.key, stop.position] = experiment.policy.snapshot()
         else:
-            state = State.from_bytes(self.store.snapshot_state(experiment.key, stop.seq))
-            compare_state(experiment, state, f"the snapshot at position {stop.seq}")
+            state = State.from_bytes(questions.snapshot_state(self.store, experiment.key, stop.position))
+            compare_state(experiment, state, f"the snapshot at position {stop.position}")
 
     def _roll_back(self, experiment: Experiment, change: Change) -> None:
         """Repeat a rollback from the state that was kept, or load the state that was saved with it."""
         position = _target(change)
         kept = self._kept.get((experiment.key, position))
-        with self._guarded(experiment, f"being rolled back at position {change.seq}"):
+        with self._guarded(experiment, f"being rolled back at position {change.position}"):
             saved = State.from_bytes(_saved_with(change)[0])
             if kept is None:
                 experiment.policy = load_policy(saved)
             else:
-                experiment.policy = rolled_back(self.store, experiment, load_policy(kept), position, change.seq)
+                experiment.policy = rolled_back(self.store, experiment, load_policy(kept), position, change.position)
                 if self.check:
-                    compare_state(experiment, saved, f"the rollback at position {change.seq}")
+                    compare_state(experiment, saved, f"the rollback at position {change.position}")
 
 
 def _saved_with(change: Change) -> tuple[bytes | memoryview, memoryview | None]:
@@ -457,19 +514,24 @@ def _saved_with(change: Change) -> tuple[bytes | memoryview, memoryview | None]:
     return split_state(change.state or b"", json.loads(change.body).get("summary"))
 
 
-def _add_to(summary: Summary, steps: Steps, changes: list[Change], end: int) -> None:
-    """Add steps up to a position to a summary, and the changes among them, which are removed from the list."""
-    first = 0
-    while first < len(steps) or (changes and changes[0].seq <= end):
-        change = changes.pop(0) if changes and changes[0].seq <= end else None
-        last = len(steps) if change is None else int(np.searchsorted(steps.seq, change.seq))
-        for part in summary.parts(steps[first:last], unknown):
+def _add_to(summary: Summary, steps: Steps | None, changes: list[Change]) -> None:
+    """Add steps to a summary, and the changes before the last of them, which are removed; all changes without steps."""
+    first, end = 0, math.inf
+    if steps is not None:
+        end = steps.position[-1] if len(steps) else 0
+    while changes and changes[0].position < end:
+        change = changes.pop(0)
+        if steps is not None:
+            last = int(np.searchsorted(steps.position, change.position))
+            for part in summary.parts(steps[first:last], unknown):
+                summary.count(part)
+            first = last
+        summary.advance(change.at)
+        if change.kind == "add_arm":
+            summary.add_arm()
+    if steps is not None:
+        for part in summary.parts(steps[first:], unknown):
             summary.count(part)
-        first = last
-        if change is not None:
-            summary.advance(change.at)
-            if change.kind == "add_arm":
-                summary.add_arm()
 
 
 def compare_state(experiment: Experiment, state: State, what: str) -> None:
@@ -490,8 +552,8 @@ def compare_books(experiment: Experiment, change: Change, expected: Mapping[str,
             continue
         if found[name] != value and (found[name] or name not in ACCOUNTS):  # none: its policy failed at that time
             raise Mismatch(
-                f"{experiment.name}: the change at position {change.seq} ends period {experiment.period_number} with "
-                f"{name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
+                f"{experiment.name}: the change at position {change.position} ends period {experiment.period_number} "
+                f"with {name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
             )
 
 
@@ -505,27 +567,27 @@ def _target(rollback: Change) -> int:
 def rollback_position(experiment: Experiment, position: int) -> int:
     """Return a position to roll back to: after the decisions that an earlier rollback closed, if it is among them."""
     for change in experiment.changes:
-        if change.kind == "rollback" and change.seq <= position:
-            position = max(position, change.seq + json.loads(change.body)["closed"])
+        if change.kind == "rollback" and change.position <= position:
+            position = max(position, change.position + json.loads(change.body)["closed"])
     return position
 
 
-def policy_at(store: Ledger, experiment: Experiment, position: int) -> BasePolicy:
+def policy_at(store: Store, experiment: Experiment, position: int) -> BasePolicy:
     """Return the policy of an experiment as it was at a position."""
     with store.reader() as reader:
-        return Replay(reader, position, only=experiment.key).from_snapshots().run()[experiment.key].policy
+        return Replay(reader, {experiment.key: position}).from_snapshots().run()[experiment.key].policy
 
 
-def rolled_back(store: Ledger, experiment: Experiment, policy: BasePolicy, position: int, seq: int) -> BasePolicy:
-    """Bring the policy of a position to the arms, alpha and contexts of the rollback at `seq`; what it learned stays.
+def rolled_back(store: Store, experiment: Experiment, policy: BasePolicy, position: int, end: int) -> BasePolicy:
+    """Bring the policy of a position to the arms, alpha and contexts of the rollback at `end`; what it learned stays.
 
     Decisions that were open at the position and have been settled since will not be rewarded again.
     """
     policy.grow(n_contexts=max(experiment.n_contexts, policy.n_contexts))
     for change in experiment.changes:
-        if change.seq > position:
+        if change.position > position:
             change_policy(policy, change)
-    settled = store.settled_between(experiment.key, position, seq)
+    settled = questions.settled_between(store, experiment.key, position, end)
     if settled:
         rows = [(decision, EXPIRED, context, arm, propensity, 0.0) for decision, context, arm, propensity in settled]
         follow(policy, Steps.of(rows, {}), lambda rewards: rewards)

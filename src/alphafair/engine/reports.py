@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from alphafair import metrics
 from alphafair.engine.experiment import Experiment
-from alphafair.engine.ledger import FoundRow, Ledger, LogSearch
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import FoundRow, LogSearch, Store
 from alphafair.engine.summary import Fairness, Summary
 from alphafair.values import Feedback, Vector
 from alphafair.values.available import unpacked
@@ -47,7 +48,7 @@ class Overview(NamedTuple):
     """An experiment at one moment."""
 
     at: int  # microseconds since 1970
-    position: int  # of the event log
+    position: int  # of its last event
     status: Status
     summary: Summary  # a copy, without decisions per context
     fairness: Fairness  # now
@@ -97,12 +98,10 @@ class DecisionStory(NamedTuple):
     probabilities: Vector | None  # as stored, under full information
     rewards: Vector | None  # of all arms, as stored
     changes_since: list[ChangeRecord]
-    position: int  # of the event log, now
+    position: int  # of the last event of the experiment, now
 
 
-def overview(
-    experiment: Experiment, now: int, position: int, max_contexts: int, changes: list[ChangeRecord]
-) -> Overview:
+def overview(experiment: Experiment, now: int, max_contexts: int, changes: list[ChangeRecord]) -> Overview:
     """Return copies of what an experiment knows; the caller keeps writers out meanwhile."""
     full = experiment.has_policy and experiment.policy.feedback is Feedback.FULL
     try:
@@ -111,8 +110,8 @@ def overview(
         group_of = {}
     return Overview(
         now,
-        position,
-        experiment.status(max_contexts, position),
+        experiment.position,
+        experiment.status(max_contexts),
         experiment.summary.copy(contexts=False),
         experiment.fairness(),
         _certificate(experiment) if full else None,
@@ -178,23 +177,24 @@ def probabilities(experiment: Experiment, contexts: Sequence[int]) -> list[list[
 # the log
 
 
-def log_page(store: Ledger, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
+def log_page(store: Store, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
     """Search the log backwards from position `last` until a page is full, or some time has passed."""
     context = None if wanted.context is None else _context_number(experiment, wanted.context)
     arm = None if wanted.arm is None else experiment.arm_numbers.get(wanted.arm, -1)
     end = last if wanted.before is None else min(last, wanted.before - 1)
     if wanted.until is not None:
-        end = min(end, _position_before(store, wanted.until, end))
-    begin = experiment.changes[0].seq
+        end = min(end, _position_before(store, experiment.key, wanted.until, end))
+    begin = experiment.changes[0].position
     if wanted.since is not None:
-        begin = max(begin, _position_before(store, wanted.since, end))
+        begin = max(begin, _position_before(store, experiment.key, wanted.since, end))
     state = SOURCES_OF.get(wanted.state or "", wanted.state)
     rows: list[FoundRow] = []
     stop = time.monotonic() + SEARCH_SECONDS
     while end > begin and len(rows) < limit:
         start = max(begin, end - STRETCH)
-        rows += store.log_rows(experiment.key, LogSearch(start, end, limit - len(rows), context, arm, state))
-        end = rows[-1].seq - 1 if len(rows) >= limit else start
+        search = LogSearch(start, end, limit - len(rows), context, arm, state)
+        rows += questions.log_rows(store, experiment.key, search)
+        end = rows[-1].position - 1 if len(rows) >= limit else start
         if time.monotonic() > stop:
             break
     return LogPage(rows, list(experiment.arms), end, end <= begin)
@@ -207,12 +207,12 @@ def _context_number(experiment: Experiment, label: str) -> int:
     return number
 
 
-def _position_before(store: Ledger, at: int, last: int) -> int:
+def _position_before(store: Store, key: int, at: int, last: int) -> int:
     """Return the last position up to `last` until which all decisions were made before a time: times never fall."""
     low, high = 0, last + 1
     while high - low > 1:
         middle = (low + high) // 2
-        time_there = store.decision_time(middle)
+        time_there = questions.decision_time(store, key, middle)
         low, high = (middle, high) if time_there is None or time_there < at else (low, middle)
     return low
 
@@ -222,7 +222,7 @@ def story(experiment: Experiment, row: FoundRow, changes: list[ChangeRecord], po
     created, *later = experiment.changes
     then = Experiment(created)
     for change in later:
-        if change.seq <= row.policy_version:
+        if change.position <= row.policy_version:
             then.note(change)
     available = np.ones(len(then.arms), dtype=np.bool_)
     available[sorted(then.retired)] = False
@@ -235,7 +235,7 @@ def story(experiment: Experiment, row: FoundRow, changes: list[ChangeRecord], po
         available,
         _vector(row.probabilities),
         _vector(row.rewards),
-        [change for change in changes if change.position > row.seq],
+        [change for change in changes if change.position > row.position],
         position,
     )
 

@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.ledger import SOURCES
+from alphafair.engine.store.ledger import SOURCES
 from alphafair.policy import archive
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
@@ -36,13 +36,13 @@ class Steps:
     """Steps of one experiment as columns, in the order in which they took effect.
 
     `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. `at` is the
-    time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By `seq`,
-    `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of all arms. A
-    decision appears as DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity is to be
-    recomputed.
+    time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By
+    position, `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of
+    all arms. A decision appears as DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity
+    is to be recomputed.
     """
 
-    seq: NDArray[np.int64]
+    position: NDArray[np.int64]
     kind: NDArray[np.int8]
     context: Indices
     arm: Indices
@@ -62,14 +62,14 @@ class Steps:
         since: Sequence[int] = (),
     ) -> Self:
         """Make steps from rows of the first six columns, of one time; `since` has a time per reward of a client."""
-        seq, kind, context, arm, propensity, reward = zip(*rows, strict=True)
+        position, kind, context, arm, propensity, reward = zip(*rows, strict=True)
         kinds, times = np.array(kind, dtype=np.int8), np.full(len(rows), at)
         waits = times
         if since:
             waits = times.copy()
             waits[kinds == CLIENT] = since
         return cls(
-            np.array(seq),
+            np.array(position),
             kinds,
             np.array(context, dtype=np.int32),
             np.array(arm, dtype=np.int32),
@@ -83,16 +83,16 @@ class Steps:
     @classmethod
     def joined(cls, parts: Sequence[Steps]) -> Self:
         """Make steps from consecutive parts, to be counted: without masks and the rewards of all arms."""
-        names = ("seq", "kind", "context", "arm", "propensity", "reward", "at", "since")
+        names = ("position", "kind", "context", "arm", "propensity", "reward", "at", "since")
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(**columns)
 
     def __len__(self) -> int:
-        return len(self.seq)
+        return len(self.position)
 
     def __getitem__(self, which: slice | NDArray[Any]) -> Steps:
         return Steps(
-            self.seq[which],
+            self.position[which],
             self.kind[which],
             self.context[which],
             self.arm[which],
@@ -128,7 +128,7 @@ def follow(
     if not len(steps):
         return drawn
     actions, rewards = steps.actions, to_unit(steps.reward)
-    masks = {t: unpacked(steps.masks[seq], policy.n_arms) for t, seq in _found(steps, DRAW, steps.masks)}
+    masks = {t: unpacked(steps.masks[position], policy.n_arms) for t, position in _found(steps, DRAW, steps.masks)}
     if policy.feedback is Feedback.BANDIT and policy.traits.contexts_apart and has_whole_runs(policy):
         if (n_contexts := int(steps.context.max()) + 1) > policy.n_contexts:
             policy.grow(n_contexts=n_contexts)
@@ -159,12 +159,12 @@ def follow(
     return drawn
 
 
-def _found(steps: Steps, action: int, by_seq: Mapping[int, Any]) -> list[tuple[int, int]]:
-    """Return the number and `seq` of the steps with an action that a mapping has something for."""
-    if not by_seq:
+def _found(steps: Steps, action: int, by_position: Mapping[int, Any]) -> list[tuple[int, int]]:
+    """Return the number and position of the steps with an action that a mapping has something for."""
+    if not by_position:
         return []
     numbers = np.flatnonzero(steps.actions == action)
-    return [(t, s) for t, s in zip(numbers.tolist(), steps.seq[numbers].tolist(), strict=True) if s in by_seq]
+    return [(t, s) for t, s in zip(numbers.tolist(), steps.position[numbers].tolist(), strict=True) if s in by_position]
 
 
 @dataclass(eq=False)

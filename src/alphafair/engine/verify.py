@@ -1,8 +1,8 @@
 """Whether a file and the state in memory are what the event log leads to.
 
-`check_rows` proves that rows belong together: every position has one event, every event its decision or experiment, and
-every decision the context, label and id that it was made with. `check_states` repeats the log and compares every
-propensity, snapshot and state, and the books of every closed period.
+`check_store` and `check_rows` prove that rows belong together: every position of an experiment has one event, every
+event its decision and experiment, and every decision the context, label and id that it was made with. `check_states`
+repeats the log and compares every propensity, snapshot and state, and the books of every closed period.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+import numpy as np
+
 from alphafair.engine.experiment import CODE, Experiment
-from alphafair.engine.ledger import SOURCES, Change, Ledger
 from alphafair.engine.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import MARKED, SOURCES, Change, Head, Store
 from alphafair.errors import Mismatch, PolicyFailed, RequestError
 
-STRETCH: Final = 1 << 20  # positions checked together
+STRETCH: Final = 1 << 20  # events checked together
+PAGE: Final = 50_000  # events whose decisions are read together
 
 
 def checksum(experiment: int, context: int, label: str, id: str) -> int:
@@ -26,125 +30,155 @@ def checksum(experiment: int, context: int, label: str, id: str) -> int:
     return zlib.crc32(f"{experiment}\0{context}\0{label}\0{id}".encode())
 
 
-def check_rows(store: Ledger, in_memory: Mapping[int, Mapping[str, int]] | None = None) -> None:
-    """Raise `Mismatch` for the first rows that do not belong together, or labels that differ in memory.
+def check_rows(store: Store, keys: Collection[int], in_memory: Mapping[int, Mapping[str, int]] | None = None) -> None:
+    """Raise `Mismatch` for the first rows of some experiments that do not belong together.
 
-    `in_memory` has the number of every label, by experiment.
+    `in_memory` has the number of every label that memory has, by experiment.
     """
-    last = store.position
-    _check_positions(store, last)
-    changes = store.changes(last)
-    created = {
-        change.experiment: json.loads(change.body)["name"]
-        for change in changes
-        if change.kind == "create" and change.seq == _first_of(store, change.experiment)
-    }
-    in_file = _check_contexts(store, created, changes)
-    _check_decisions(store, created, changes)
-    _check_order(store)
+    heads = {head.key: head for head in store.heads() if head.key in keys}
+    _check_positions(store, heads)
+    changes = {key: questions.changes(store, key, head.position) for key, head in heads.items()}
+    for key, head in heads.items():
+        created = changes[key][0] if changes[key] else None
+        if created is None or (created.position, created.kind) != (1, "create"):
+            raise Mismatch(f"{head.name}: position 1 does not create it.")
+        if json.loads(created.body)["name"] != head.name:
+            raise Mismatch(f"{head.name}: it was created under another name.")
+        if questions.time_of(store, key, head.position) != head.at:
+            raise Mismatch(f"{head.name}: position {head.position}, the last, has another time.")
+    names = {key: head.name for key, head in heads.items()}
+    in_file = {key: _check_contexts(store, key, name, changes[key]) for key, name in names.items()}
+    _check_decisions(store, heads, changes)
     if in_memory is not None:
-        for key, name in created.items():
+        for key, name in names.items():
             _check_memory(name, in_file[key], in_memory.get(key, {}))
 
 
-def _first_of(store: Ledger, key: int) -> int:
-    """Return the position of the change that creates an experiment."""
-    return key if store.key is None else 1
+def check_store(store: Store) -> None:
+    """Raise `Mismatch` for the first row of no experiment, or one that does not follow from those before it."""
+    heads = {head.key: head for head in store.heads()}
+    if (outside := questions.event_outside(store)) is not None:
+        table, key, position = outside
+        whose = f"experiment {key}, which was not created"
+        if key in heads:
+            whose = f"{heads[key].name}, which ends at position {heads[key].position}"
+        raise Mismatch(f"{table} {position} belongs to {whose}.")
+    if (context := questions.context_outside(store)) is not None:
+        number, key = context
+        raise Mismatch(f"context {number} belongs to experiment {key}, which was not created.")
+    counted = questions.n_events(store)
+    for head in heads.values():
+        if counted.get(head.key, 0) != head.position:
+            n_events = counted.get(head.key, 0)
+            raise Mismatch(f"{head.name} has {n_events} events in the log, but {head.position} positions.")
+    if (orphan := questions.without_decision(store)) is not None:
+        table, key, position = orphan
+        raise without_decision(table, heads[key].name, position)
+    if (unknown := questions.unknown_source(store)) is not None:
+        key, position, source = unknown
+        which = f"{heads[key].name}: reward {position} has the source {source!r}"
+        raise Mismatch(f"{which}, which is none of {', '.join(SOURCES)}.")
+    if (found := questions.out_of_order(store)) is not None:
+        table, key, position, decision, why = found
+        raise Mismatch(f"{heads[key].name}: {table} {position} belongs to decision {decision}, {why}.")
 
 
-def _check_positions(store: Ledger, last: int) -> None:
-    """Every position up to the last has one event, and there are no others."""
-    for start in range(0, last, STRETCH):
-        found = store.events_per_position(start, min(start + STRETCH, last))
-        for wrong in (found != 1).nonzero()[0][:1].tolist():
-            n_events = f"{found[wrong]} events" if found[wrong] else "no event"
-            raise Mismatch(f"position {start + wrong + 1} has {n_events} in the log.")
-    if (outside := store.event_outside(last)) is not None:
-        table, seq = outside
-        raise Mismatch(f"{table} {seq} is outside of the positions 1 to {last}.")
+def _check_positions(store: Store, heads: Mapping[int, Head]) -> None:
+    """The events of every experiment are in the order of its positions, and each position has one event."""
+    reached = dict.fromkeys(heads, 0)
+    positions = {key: (0, head.position) for key, head in heads.items()}
+    for low, high in questions.stretches(store, positions, STRETCH):
+        rows = questions.places(store, low, high)
+        twice = (np.diff(rows[:, 0]) == 0).nonzero()[0]
+        for _, key, position in rows[twice][:1].tolist():
+            name = heads[key].name if key in heads else f"experiment {key}"
+            raise Mismatch(f"{name}: position {position} has 2 events in the log.")
+        for key in np.unique(rows[:, 1]).tolist():
+            if key not in heads:
+                continue
+            mine = rows[rows[:, 1] == key]
+            expected = np.arange(reached[key] + 1, reached[key] + 1 + len(mine))
+            for number in (mine[:, 2] != expected).nonzero()[0][:1].tolist():
+                raise Mismatch(f"{heads[key].name}: position {expected[number]} has no event in the log.")
+            reached[key] += len(mine)
+            marks = questions.marks(store, key, low, high)
+            if marks is not None:
+                marked = (mine[:, 2] % MARKED == 0) | (mine[:, 2] == 1)
+                if marks != [(position // MARKED, low + event) for event, _, position in mine[marked].tolist()]:
+                    raise Mismatch(f"{heads[key].name}: its marks are not those of its positions.")
+    for key, head in heads.items():
+        if reached[key] < head.position:
+            raise Mismatch(f"{head.name}: position {reached[key] + 1} has no event in the log.")
+        if reached[key] > head.position:
+            raise Mismatch(f"{head.name}: position {head.position + 1} is after the last.")
 
 
-def _check_contexts(store: Ledger, created: Mapping[int, str], changes: list[Change]) -> dict[int, dict[str, int]]:
+def _check_contexts(store: Store, key: int, name: str, changes: list[Change]) -> dict[str, int]:
     """Contexts are numbered without gaps, and have a label unless erased. Return the number of every label."""
-    erased = {(c.experiment, json.loads(c.body)["context"]): c.seq for c in changes if c.kind == "erase"}
-    in_file: dict[int, dict[str, int]] = {key: {} for key in created}
-    n_contexts = dict.fromkeys(created, 0)
-    for key, found, label in store.contexts():
-        if key not in created:
-            raise Mismatch(f"context {found} belongs to experiment {key}, which was not created.")
-        number = n_contexts[key]
+    erased = {json.loads(change.body)["context"]: change.position for change in changes if change.kind == "erase"}
+    in_file: dict[str, int] = {}
+    n_contexts = 0
+    for _, found, label in questions.contexts(store, key):
+        number = n_contexts
         if found != number:
-            raise Mismatch(f"{created[key]}: context {number} has no row.")
-        n_contexts[key] += 1
-        if (label is None) != ((key, number) in erased):
+            raise Mismatch(f"{name}: context {number} has no row.")
+        n_contexts += 1
+        if (label is None) != (number in erased):
             how = "was not erased, but has no label"
             if label is not None:
-                how = f"was erased at position {erased[key, number]}, but has a label"
-            raise Mismatch(f"{created[key]}: context {number} {how}.")
+                how = f"was erased at position {erased[number]}, but has a label"
+            raise Mismatch(f"{name}: context {number} {how}.")
         if label is not None:
-            in_file[key][label] = number
-    for change in changes:
-        key = change.experiment
-        if change.kind == "create" and key in created and n_contexts[key] < json.loads(change.body)["n_contexts"]:
-            raise Mismatch(f"{created[key]}: context {n_contexts[key]} has no row.")
+            in_file[label] = number
+    if n_contexts < json.loads(changes[0].body)["n_contexts"]:
+        raise Mismatch(f"{name}: context {n_contexts} has no row.")
     return in_file
 
 
-def _check_decisions(store: Ledger, created: Mapping[int, str], changes: list[Change]) -> None:
+def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[int, list[Change]]) -> None:
     """A decision has a context with a row, and the label and id that it was made with."""
-    versions: dict[int, list[int]] = {key: [] for key in created}
-    for change in changes:
-        versions.setdefault(change.experiment, []).append(change.seq)
+    versions = {key: [change.position for change in found] for key, found in changes.items()}
+    positions = {key: (0, head.position) for key, head in heads.items()}
     have_checksums = False
-    for seq, id, key, context, state_version, policy_version, found, has_row, label in store.labelled_decisions():
-        if key not in created or _first_of(store, key) >= seq:
-            raise Mismatch(f"decision {seq} ({id!r}) belongs to experiment {key}, which was not created before it.")
-        which = f"{created[key]}: decision {seq} ({id!r})"
+    found = (
+        row
+        for span in questions.stretches(store, positions, PAGE)
+        for row in questions.labelled_decisions(store, *span)
+        if row[2] in heads
+    )
+    for position, id, key, context, state_version, policy_version, tie, has_row, label in found:
+        which = f"{heads[key].name}: decision {position} ({id!r})"
         if not has_row:
             raise Mismatch(f"{which} belongs to context {context}, which has no row.")
         if label is None:
-            if found is not None or not id.startswith("erased-"):
+            if tie is not None or not id.startswith("erased-"):
                 raise Mismatch(f"{which} belongs to context {context}, which was erased, but has an id or a checksum.")
-        elif found is not None:
+        elif tie is not None:
             have_checksums = True
-            if found != checksum(key, context, label, id):
+            if tie != checksum(key, context, label, id):
                 raise Mismatch(f"{which} was not made for context {context}, which is {label!r}, or not under this id.")
         elif have_checksums:  # only decisions before the first checksum were made by an older version
             raise Mismatch(f"{which} has no checksum.")
-        if not _first_of(store, key) <= state_version < seq:
+        if not 1 <= state_version < position:
             raise Mismatch(f"{which} was drawn at position {state_version}, which is not before it.")
         last = versions[key][bisect_right(versions[key], state_version) - 1]
         if policy_version != last:
             raise Mismatch(f"{which} was drawn under version {policy_version}; the last change before it was {last}.")
 
 
-def _check_order(store: Ledger) -> None:
-    """Activations, rewards and late rewards follow a decision that could have them."""
-    if (orphan := store.without_decision()) is not None:
-        raise without_decision(*orphan)
-    if (unknown := store.unknown_source()) is not None:
-        seq, source = unknown
-        raise Mismatch(f"reward {seq} has the source {source!r}, which is none of {', '.join(SOURCES)}.")
-    if (description := store.out_of_order()) is not None:
-        raise Mismatch(f"{description}.")
-
-
-def _check_books(store: Ledger, changes: list[Change]) -> None:
+def _check_books(store: Store, changes: list[Change]) -> None:
     """The books of every closed period have the rewards and draws in the log; boundaries are those of the calendar."""
-    periodic = {change.experiment for change in changes if change.kind == "new_period"}
-    created = [change for change in changes if change.kind == "create" and change.experiment in periodic]
-    experiments = {change.experiment: Experiment(change) for change in created}
-    counted = dict.fromkeys(periodic, 0)
-    for change in changes:
-        if change.kind == "create" or change.experiment not in periodic:
-            continue
-        experiment = experiments[change.experiment]
+    if not any(change.kind == "new_period" for change in changes):
+        return
+    created, *later = changes
+    experiment, counted = Experiment(created), 0
+    for change in later:
         if change.kind == "new_period":
-            for arm, reward in store.earned(experiment.key, change.seq, after=counted[experiment.key]):
+            for arm, reward in questions.earned(store, experiment.key, change.position, after=counted):
                 experiment.tally.earned[arm] += reward
-            for arm, n_decisions in store.pulls(experiment.key, change.seq, after=counted[experiment.key]):
+            for arm, n_decisions in questions.pulls(store, experiment.key, change.position, after=counted):
                 experiment.tally.pulls[arm] += n_decisions
-            counted[experiment.key] = change.seq
+            counted = change.position
             body, due = json.loads(change.body), experiment.next_boundary
             by_calendar = due is not None and due <= body["at"]
             expected = experiment.period_change(*((change.at,) if by_calendar else (body["at"], body["carry"])))
@@ -162,8 +196,7 @@ def _check_memory(name: str, in_file: Mapping[str, int], in_memory: Mapping[str,
 
 
 def check_states(
-    store: Ledger,
-    position: int,
+    store: Store,
     experiments: Mapping[int, Experiment],
     progress: Callable[[int], None] | None = None,
 ) -> None:
@@ -176,9 +209,11 @@ def check_states(
         if experiment.code != CODE and experiment.has_policy:
             repair = "Open it for writing once, which records the upgrade, or verify with the older version."
             raise RequestError("other_code", "experiment", "written by this version", experiment.name, repair)
-    replay = Replay(store, position, check=True).from_upgrades()
+    until = {key: experiment.position for key, experiment in experiments.items()}
+    replay = Replay(store, until, check=True).from_upgrades()
     repeated, unproved = replay.run(progress or (lambda events: None)), list[PolicyFailed]()
-    _check_books(store, replay.changes)
+    for changes in replay.changes.values():
+        _check_books(store, changes)
     for key, experiment in experiments.items():
         again = repeated[key]
         again.tally.settled_to = experiment.tally.settled_to

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import Final, TypeVar
 
 from alphafair import __version__
@@ -24,10 +23,10 @@ from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.experiment import CODE, LOG
-from alphafair.engine.ledger import Behind, Change, Ledger, Statement, commit_bytes
 from alphafair.engine.maintenance import SnapshotWriter
 from alphafair.engine.memory import Memory, reason_of
 from alphafair.engine.requests import Request
+from alphafair.engine.store.ledger import Behind, Statement, Store, commit_bytes
 from alphafair.engine.tickets import Call, Queue, Ticket, Waiter
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
 from alphafair_client.answers import Outcome, Receipt
@@ -86,24 +85,26 @@ class Writer:
 
     def __init__(
         self,
-        store: Ledger,
+        store: Store,
         *,
         clock: Clock,
         max_contexts: int | None,
         chance: random.Random,
         ids: IdGenerator,
+        key: int | None = None,
         n_experiments: Callable[[], int] | None = None,
     ) -> None:
         self.store, self._clock = store, clock
+        self.read_only, self.is_shared = store.opened.read_only, not store.opened.together
         self.lock = threading.RLock()
         self.queue = Queue()
-        self.condition = CURRENT if store.read_only else NEW
+        self.condition = CURRENT if self.read_only else NEW
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set to a list to collect the seconds from decisions to rewards
-        self.memory = Memory(store, max_contexts, n_experiments)
+        self.memory = Memory(store, max_contexts, key, n_experiments)
         self.load()
         self._handler = RequestHandler(self.memory, chance, ids)
-        if not store.read_only:
+        if not self.read_only:
             self.record_upgrade()
 
     def close(self) -> None:
@@ -112,7 +113,7 @@ class Writer:
             if self.condition.kind is Kind.CLOSED:
                 return
             try:
-                if not self.store.read_only:
+                if not self.read_only:
                     while self.queue:
                         self._serve()
                     if self.condition.kind in (Kind.NEW, Kind.CURRENT):
@@ -217,7 +218,7 @@ class Writer:
         batch = self._begin_periods()
         self._handler.settle_overdue(batch)
         answers = [self._handler.answer(ticket.requests, batch) for ticket in tickets]
-        if self.store.shared:
+        if self.is_shared:
             self._check_refusals(answers)
         self.commit(batch)
         return answers
@@ -225,7 +226,7 @@ class Writer:
     def _check_refusals(self, answers: Sequence[Sequence[Answer]]) -> None:
         """A refusal changes nothing, so no append finds out that it follows from an old state: ask."""
         refused = any(isinstance(answer, RequestError) for own in answers for answer in own)
-        if refused and self.store.position != self.memory.position:
+        if refused and self.memory.is_behind():
             raise Behind(f"{self.store.path} has other events.")
 
     # turns
@@ -276,7 +277,7 @@ class Writer:
         for _ in range(ATTEMPTS):
             self._fold()
             try:
-                with self.store.turn():
+                with self.store.turn(self.memory.key or 0):
                     self._refresh()
                     return attempt()
             except Behind:
@@ -305,15 +306,14 @@ class Writer:
             for experiment in self.memory.periodic:
                 if experiment.next_boundary is not None and experiment.next_boundary <= batch.at:
                     body = json.dumps(experiment.period_change(batch.at))
-                    change = Change(batch.next(), experiment.key, "new_period", body, None, batch.at)
-                    batch.change(experiment, change, partial(experiment.apply, change))
-            if batch.last == batch.start:
+                    batch.change(experiment, "new_period", body, experiment.apply)
+            if not batch.parts:
                 return batch
             self.commit(batch)
 
     def commit(self, batch: Batch, statements: Sequence[Statement] = ()) -> None:
         """Write a batch, then let memory follow it. A commit that fails has changed nothing."""
-        if batch.last > batch.start:
+        if batch.parts:
             self._write(batch, statements)
         failed = None
         try:
@@ -332,11 +332,11 @@ class Writer:
             raise Unavailable(f"{self.store.path}: {self.condition.reason}")
         began = time.perf_counter()
         try:
-            self.store.append(batch.start, batch.last, batch.rows, statements)
+            self.store.commit(batch.parts, statements)
         except (Behind, InvalidArgument):
             raise
         except BaseException as problem:
-            self.block(reason_of(problem), commit_bytes(batch.rows))
+            self.block(reason_of(problem), commit_bytes(batch.parts))
             raise
         batch.is_written = True
         self.last_commit_seconds, self.condition = time.perf_counter() - began, CURRENT
@@ -365,9 +365,10 @@ class Writer:
     def load(self) -> None:
         """Load everything from the file, starting with the last snapshots. Memory is freed first: two may not fit."""
         before, began, reason = self.condition, time.monotonic(), ""
-        self.snapshots = SnapshotWriter(self.store)
+        self.snapshots = SnapshotWriter(self.store, ())
         try:
             self.memory.load()
+            self.snapshots = SnapshotWriter(self.store, self.memory.by_key)
         except (OSError, Mismatch, InvalidArgument) as problem:
             self._make_stale(str(problem))
             raise
@@ -382,14 +383,14 @@ class Writer:
         if before.kind is Kind.STALE:
             self.condition = replace(before, kind=Kind.BLOCKED) if before.n_bytes else CURRENT
             older = any(each.code != CODE and each.has_policy for each in self.memory.by_key.values())
-            if older and self.store.shared and not self.store.read_only:
+            if older and self.is_shared and not self.read_only:
                 self.condition = Condition(Kind.FOREIGN, OTHER_CODE)
 
     def _refresh(self) -> None:
         """Take in what has been written without this memory: by others, or by a commit that seemed to fail."""
         self._load_again()
-        is_behind = self.store.read_only or self.store.shared or self.condition.kind is Kind.BLOCKED
-        if is_behind and self.store.position != self.memory.position:
+        may_be_behind = self.read_only or self.is_shared or self.condition.kind is Kind.BLOCKED
+        if may_be_behind and self.memory.is_behind():
             self._fold()
 
     def _load_again(self) -> None:
@@ -418,14 +419,14 @@ class Writer:
             traceback.clear_frames(problem.__traceback__)
         if reason or tail is None:
             if not reason:
-                reason = f"{self.store.path} has lost the events after position {self.memory.position}."
+                reason = f"{self.store.path} has lost events that were read from it."
                 LOG.error(reason)
             tail = None
             self._make_stale(reason)
             self.load()
             return
         self._clock.see(self.memory.latest)
-        is_foreign = any(each.code != CODE for each in self.memory.by_key.values()) and not self.store.read_only
+        is_foreign = any(each.code != CODE for each in self.memory.by_key.values()) and not self.read_only
         self.condition = Condition(Kind.FOREIGN, OTHER_CODE) if is_foreign else before
 
     def _recover(self, *, probe: bool = False) -> None:
@@ -434,7 +435,7 @@ class Writer:
         So while a disk stays full, a request costs one attempt to write.
         """
         self._clock.time_of_event()
-        if self.condition.kind is Kind.FOREIGN and not self.store.shared:  # it was the clock
+        if self.condition.kind is Kind.FOREIGN and not self.is_shared:  # it was the clock
             self.record_upgrade()
         if (
             probe
@@ -499,7 +500,7 @@ class Writer:
             self.condition = NEW
 
     def _upgrade(self) -> None:
-        if self.store.shared:
+        if self.is_shared:
             self.store.probe(LEAST_PROBE)
             self._clock.confirm()
         batch = self._batch()
@@ -508,8 +509,7 @@ class Writer:
                 summary = experiment.summary_at(batch.at)
                 counts = {"tally": experiment.tally.to_json(), "summary": len(summary)}
                 body = json.dumps({"code": CODE, "version": __version__, **counts})
-                change = Change(batch.next(), experiment.key, "upgrade", body, state + summary, batch.at)
-                batch.change(experiment, change, partial(experiment.apply, change))
+                batch.change(experiment, "upgrade", body, experiment.apply, state=state + summary)
         self.commit(batch)
 
     # work between requests
@@ -525,11 +525,11 @@ class Writer:
             if experiment.unsaved >= (least or max(SNAPSHOT_EVERY, experiment.snapshot_every))
         ]
         if least is not None:
-            self.snapshots.finish(due, self.memory.position)
+            self.snapshots.finish(due)
         elif (due or self.snapshots.is_busy) and not self.snapshots.is_resting:
-            self.snapshots.step(due, self.memory.position)
+            self.snapshots.step(due)
 
-    def maintain(self, clean: Callable[[], None] = lambda: None) -> bool:
+    def maintain(self, clean: Callable[[], object] = lambda: None) -> bool:
         """Settle overdue decisions, write snapshots, and `clean` up; return whether there is more to do."""
 
         def work(batch: Batch) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from alphafair import validate
 from alphafair.engine import RequestError, Unavailable, Uncertain
 from alphafair.engine.addresses import Address, is_url, keys_of, shown
-from alphafair.engine.ledger import KeyRow, KeyTable
+from alphafair.engine.store.ledger import KeyRow, KeyTable
 from alphafair.errors import InvalidArgument
 from alphafair.service.logs import log
 from alphafair_client.api import Role

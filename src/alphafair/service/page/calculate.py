@@ -6,21 +6,19 @@ requests.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from alphafair import metrics
 from alphafair.algorithms import load_policy
-from alphafair.engine.addresses import ledger_of, open_store
+from alphafair.engine.addresses import open_store
 from alphafair.engine.export import ExperimentRecord, read_log
-from alphafair.engine.jobs import Job, ProbabilitiesJob, WhatIfJob
-from alphafair.engine.ledger import Ledger
+from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.replay import Replay
+from alphafair.engine.store import questions
 from alphafair.evaluation import frontier
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, arm_groups
@@ -30,23 +28,13 @@ ALPHAS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0, 5.0, math.inf
 CONFIDENCE, N_REPLICATES = 0.95, 200
 
 
-@contextlib.contextmanager
-def _opened(job: Job) -> Iterator[Ledger]:
-    """The ledger of the job's experiment, to be read."""
-    store = open_store(job.address, read_only=True)
-    try:
-        yield ledger_of(store, job.name, job.experiment)
-    finally:
-        store.close()
-
-
 def what_if(job: WhatIfJob) -> dict[str, Any]:
     """The price of fairness, from the latest rewarded decisions of an experiment."""
     began = time.perf_counter()
-    with _opened(job) as ledger:
-        changes = ledger.changes(job.position, job.experiment)
+    with open_store(job.address, read_only=True) as store:
+        changes = questions.changes(store, job.experiment, job.position)
         record = ExperimentRecord(job.experiment, job.name, job.full, changes)
-        log = read_log(ledger, record, latest=job.rounds)
+        log = read_log(store, record, latest=job.rounds)
     low, high = job.reward_range
     unit = (log.rewards - low) / (high - low)
     scaled = Log(
@@ -109,9 +97,8 @@ def _finite(value: float) -> float | None:
 
 def probabilities(job: ProbabilitiesJob) -> dict[str, Any]:
     """The distribution that a decision was drawn from, recomputed from the log before it."""
-    position = job.position
-    with _opened(job) as ledger:
-        experiment = Replay(ledger, position, only=job.experiment).from_snapshots().run()[job.experiment]
+    with open_store(job.address, read_only=True) as store:
+        experiment = Replay(store, {job.experiment: job.position}).from_snapshots().run()[job.experiment]
     policy = experiment.policy
     if job.context >= policy.n_contexts:
         policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))

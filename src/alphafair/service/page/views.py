@@ -16,9 +16,9 @@ from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.engine import Status
 from alphafair.engine.engine import DEFAULT_POLICY
 from alphafair.engine.experiment import NOT_SETTINGS
-from alphafair.engine.ledger import FoundRow
 from alphafair.engine.reports import Certificate as Bounds
 from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
+from alphafair.engine.store.ledger import FoundRow
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
 from alphafair.service.api.handlers import by_group, described, fairness, jain_index
@@ -343,7 +343,7 @@ def log_row(row: FoundRow, arms: Sequence[str]) -> LogRow:
     if row.rewards is not None:
         reward = float(np.frombuffer(row.rewards, dtype="<f8")[row.arm])
     return LogRow(
-        position=row.seq,
+        position=row.position,
         id=row.id,
         at=row.at / SECOND,
         context=row.label,
@@ -405,5 +405,5 @@ def decision_answer(
         ),
         state_version=row.state_version,
         changes_since=[ChangeItem(*change) for change in story.changes_since],
-        events_since=story.position - row.seq,
+        events_since=story.position - row.position,
     )

@@ -162,6 +162,8 @@ class WriterLock:
         self.write(self.record)
 
     def write(self, record: str) -> None:
+        if self._handle < 0:  # released: the number of the handle may be that of another file
+            return
         self.record, content = record, f"{os.getpid()}\n{record}\n".encode()
         with contextlib.suppress(OSError):  # a full disk: others then see the content of before
             os.pwrite(self._handle, content, 0)  # over what is there, which is never gone in between
@@ -169,3 +171,4 @@ class WriterLock:
 
     def release(self) -> None:
         os.close(self._handle)
+        self._handle = -1

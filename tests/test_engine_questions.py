@@ -1,0 +1,366 @@
+"""Every question to a store, on both, against what plain Python finds in the rows of its tables."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from alphafair.engine import Engine
+from alphafair.engine.store import questions
+from alphafair.engine.store.ledger import (
+    EVENTS,
+    SOURCES,
+    TABLES,
+    Activated,
+    Change,
+    Context,
+    Decided,
+    FoundDecision,
+    FoundRow,
+    Head,
+    Late,
+    LogSearch,
+    OpenDecision,
+    Settled,
+    Span,
+)
+from tests.make_version_11_ledger import Clock, play
+from tests.stores import both_stores, is_postgres, open_store, rows_of
+
+pytestmark = both_stores
+NAMES = ["plain", "waiting", "closing", "full", "adaptive-full", "weekly", "fairest", "hedge"]
+
+
+class Tables(NamedTuple):
+    """All rows of a store, as lists."""
+
+    store: Any
+    heads: list[Head]
+    events: dict[Any, list[Any]]
+    contexts: list[Context]
+
+    def of(self, kind: Any, key: int, after: int = 0, until: int = 10**9) -> list[Any]:
+        return [row for row in self.events[kind] if row.experiment == key and after < row.position <= until]
+
+    def one(self, kind: Any, decision: Any) -> Any:
+        return next((row for row in self.events[kind] if row.decision == decision.event), None)
+
+    def decision(self, row: Any) -> Any:
+        return next(each for each in self.events[Decided] if each.event == row.decision)
+
+    def label(self, decision: Any) -> str | None:
+        return next(
+            each.label
+            for each in self.contexts
+            if (each.experiment, each.number) == (decision.experiment, decision.context)
+        )
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Iterator[Tables]:
+    """What the fixtures of version 11 were made with: every kind of event, in several experiments."""
+    path, clock = tmp_path_factory.mktemp("questions") / "shop.db", Clock()
+    with Engine(open_store(path), seed=5, clock=clock) as engine:
+        play(engine, clock, NAMES, 450, 5)
+    with open_store(path, read_only=True) as store:
+        events = {}
+        for kind in EVENTS:
+            query = f"select {', '.join(kind._fields)} from {TABLES[kind]} order by event"
+            events[kind] = [kind(*row) for row in rows_of(store, query)]
+        contexts = [Context(*row) for row in rows_of(store, "select experiment, number, label from context")]
+        heads = [Head(*row) for row in rows_of(store, "select key, name, position, at from experiment order by key")]
+        assert all(len(rows) > 4 for rows in events.values())
+        yield Tables(store, heads, events, sorted(contexts, key=lambda each: each[:2]))
+
+
+def parts(head: Head) -> Iterator[tuple[int, int]]:
+    """Everything, and some parts of the positions."""
+    rng = random.Random(head.key)
+    yield 0, head.position
+    for _ in range(4):
+        after = rng.randrange(head.position)
+        yield after, rng.randrange(after, head.position + 1)
+
+
+def test_heads(tables: Tables) -> None:
+    assert tables.store.heads() == tables.heads
+    for head in tables.heads:
+        assert tables.store.heads(head.key) == [head]
+        rows = [row for kind in EVENTS for row in tables.of(kind, head.key)]
+        assert sorted(row.position for row in rows) == list(range(1, head.position + 1))
+        assert questions.time_of(tables.store, head.key, head.position) == head.at == max(row.at for row in rows)
+    assert tables.store.heads(99) == []
+
+
+def test_changes_contexts_and_labels(tables: Tables) -> None:
+    store = tables.store
+    for head in tables.heads:
+        for after, until in parts(head):
+            assert questions.changes(store, head.key, until, after) == tables.of(Change, head.key, after, until)
+        contexts = [each for each in tables.contexts if each.experiment == head.key]
+        for first in (0, 3):
+            assert list(questions.contexts(store, head.key, first)) == contexts[first:]
+        assert questions.labels(store, head.key) == [each.label or f"erased-{each.number}" for each in contexts]
+
+
+def test_events_of_any_experiments(tables: Tables) -> None:
+    store, decided = tables.store, tables.events[Decided]
+    everything = sorted(row.event for kind in EVENTS for row in tables.events[kind])
+    rng = random.Random(1)
+    some = [tuple(sorted(rng.sample(everything, 2))) for _ in range(6)]
+    if is_postgres():  # where a pass is of one experiment
+        some = [(head.key << 36 | a, head.key << 36 | b) for head in tables.heads for a, b in ((1, 30), (20, 40))]
+    for low, high in some:
+
+        def among(kind: Any, low: int = low, high: int = high) -> list[Any]:
+            return [row for row in tables.events[kind] if low <= row.event <= high]
+
+        def place(row: Any, low: int = low) -> tuple[int, int, int]:
+            return row.event - low, row.experiment, row.position
+
+        found = questions.columns(store, low, high)
+        assert found.decided.tolist() == [
+            [*place(d), d.context, d.arm, d.propensity, d.at, d.deferred, d.state_version] for d in among(Decided)
+        ]
+        assert found.activated.tolist() == [[*place(a), a.decision - low, a.at] for a in among(Activated)]
+        assert found.settled.tolist() == [
+            [*place(r), r.decision - low, r.at, r.reward or 0.0, SOURCES.index(r.source)] for r in among(Settled)
+        ]
+        earlier = [(a, tables.decision(a)) for a in among(Activated) if a.decision < low]
+        assert found.activated_earlier.tolist() == [[a.event - low, d.context, d.arm, d.propensity] for a, d in earlier]
+        earlier = [(r, tables.decision(r)) for r in among(Settled) if r.decision < low]
+        assert found.settled_earlier.tolist() == [
+            [r.event - low, d.context, d.arm, d.propensity, getattr(tables.one(Activated, d), "at", d.at)]
+            for r, d in earlier
+        ]
+        least: dict[int, int] = {}
+        masks: dict[int, dict[int, bytes]] = {}
+        for d in among(Decided):
+            least[d.experiment] = min(least.get(d.experiment, d.state_version), d.state_version)
+            if d.available is not None:
+                masks.setdefault(d.experiment, {})[d.position] = d.available
+        assert questions.least_state_versions(store, low, high) == least
+        assert questions.masks(store, low, high) == masks
+        full: dict[int, dict[int, Any]] = {}
+        for r in among(Settled):
+            if r.rewards is not None:
+                full.setdefault(r.experiment, {})[r.position] = (tables.decision(r).probabilities, r.rewards)
+        assert questions.full_rewards(store, low, high) == full
+        rows = sorted((row for kind in EVENTS for row in among(kind)), key=lambda row: row.event)
+        assert questions.places(store, low, high).tolist() == [[*place(row)] for row in rows]
+        assert questions.moments(store, low, high).tolist() == [[r.experiment, r.position, r.at] for r in rows]
+        for kind in EVENTS:
+            copied = questions.copied(store, kind, low, high)
+            decisions = {d.event: d.position for d in decided}
+            assert copied == [(*row, decisions.get(getattr(row, "decision", 0), 0)) for row in among(kind)]
+        assert questions.labelled_decisions(store, low, high) == [
+            (
+                d.position,
+                d.id,
+                d.experiment,
+                d.context,
+                d.state_version,
+                d.policy_version,
+                d.checksum,
+                1,
+                tables.label(d),
+            )
+            for d in among(Decided)
+        ]
+
+
+def test_counts(tables: Tables) -> None:
+    store = tables.store
+    for head in tables.heads:
+        first = next((d for d in tables.of(Decided, head.key)), None)
+        assert questions.has_full_information(store, head.key) == (
+            first is not None and first.probabilities is not None
+        )
+        for after, until in parts(head):
+            earned = []
+            for r in tables.of(Settled, head.key, after, until):
+                if r.source in ("client", "default"):
+                    arm = tables.decision(r).arm
+                    earned.append((arm, r.reward if r.rewards is None else np.frombuffer(r.rewards)[arm]))
+            assert list(questions.earned(store, head.key, until, after)) == earned
+            pulls: dict[int, int] = {}
+            for d in tables.of(Decided, head.key, after, until):
+                pulls[d.arm] = pulls.get(d.arm, 0) + 1
+            assert questions.pulls(store, head.key, until, after) == sorted(pulls.items())
+
+
+def found(tables: Tables, d: Any) -> FoundDecision:
+    a, r, late = (tables.one(kind, d) for kind in (Activated, Settled, Late))
+    return FoundDecision(
+        *(d.event, d.experiment, d.position, d.id, d.context, tables.label(d), d.arm, d.propensity),
+        int(not d.deferred or a is not None),
+        d.at if a is None else a.at,
+        d.probabilities,
+        int(r is not None),
+        *((None,) * 3 if r is None else (r.reward, r.source, r.rewards)),
+        int(late is not None),
+    )
+
+
+def test_decisions_by_id(tables: Tables) -> None:
+    ids = [d.id for d in tables.events[Decided]]
+    for wanted in ([], ["nobody"], ids[::7], [*ids, *ids, "nobody"]):
+        expected = [found(tables, d) for d in tables.events[Decided] if d.id in wanted]
+        assert sorted(questions.find(tables.store, wanted)) == sorted(expected)
+    assert len(set(ids)) < len(ids), "some belong to several experiments"
+
+
+def test_decisions_that_wait(tables: Tables) -> None:
+    store = tables.store
+    for head in tables.heads:
+        opened = [d for d in tables.of(Decided, head.key) if tables.one(Settled, d) is None]
+        for after, until in parts(head):
+            low, high = store.span(head.key, after, until)
+            since = [(d, tables.one(Activated, d) if d.deferred else None) for d in opened]
+            expected = [
+                OpenDecision(
+                    *((e := a or d).event, e.at), int(not d.deferred or a is not None), e.position, d.event, *rest
+                )
+                for d, a in since
+                for rest in [(d.id, d.context, d.arm, d.propensity, d.probabilities)]
+                if low <= (a or d).event <= high
+            ]
+            waiting = [OpenDecision(*row) for rows in questions.waiting(store, head.key, low, high) for row in rows]
+            assert sorted(waiting) == sorted(expected)
+            later = [d.id for d, a in since if max(d.position, a.position if a else 0) > after]
+            assert questions.open_after(store, head.key, after) == later
+            settled = []
+            for d in tables.of(Decided, head.key, 0, after):
+                a, r = tables.one(Activated, d), tables.one(Settled, d)
+                if r and after < r.position < until and (not d.deferred or (a and a.position <= after)):
+                    settled.append((d.position, d.context, d.arm, d.propensity))
+            assert questions.settled_between(store, head.key, after, until) == settled
+
+
+def test_spans_have_their_positions(tables: Tables) -> None:
+    for head in tables.heads:
+        rows = {row.position: row.event for kind in EVENTS for row in tables.of(kind, head.key)}
+        for after, until in parts(head):
+            low, high = tables.store.span(head.key, after, until)
+            assert all(low <= rows[position] <= high for position in range(after + 1, until + 1))
+    positions = {head.key: (head.position // 3, head.position // 2) for head in tables.heads}
+    spans = questions.stretches(tables.store, positions, 17)
+    assert all(isinstance(span, Span) and 0 <= span.high - span.low < 17 for span in spans)
+    assert all(one.high < other.low for one, other in itertools.pairwise(spans))
+    for key, (after, until) in positions.items():
+        for row in (row for kind in EVENTS for row in tables.of(kind, key, after, until)):
+            assert any(low <= row.event <= high for low, high in spans)
+
+
+def test_exports_and_the_log(tables: Tables) -> None:
+    store = tables.store
+    for head in tables.heads:
+        decisions = tables.of(Decided, head.key)
+        for after, until in parts(head):
+            rows = []
+            for d in tables.of(Decided, head.key, after, until):
+                r = tables.one(Settled, d)
+                r = None if r is None or r.position > until else r
+                settled = (None,) * 3 if r is None else (r.reward, r.rewards, r.source)
+                times = (d.at, *((None,) * 2 if r is None else (r.at, r.position)))
+                label = tables.label(d) or f"erased-{d.context}"
+                rows.append(
+                    (d.position, d.id, label, d.arm, d.propensity, *settled, *times, d.policy_version, d.available)
+                )
+            assert questions.exported(store, head.key, after, until, 9) == rows[:9]
+            assert questions.exported(store, head.key, after, until, 10**6) == rows
+        shown = [log_row(tables, d) for d in decisions]
+        for d, row in zip(decisions, shown, strict=True):
+            assert questions.log_row(store, head.key, d.id) == row
+        for state in (None, "pending", "deferred", *SOURCES):
+            for context, arm in ((None, None), (1, None), (None, 1)):
+                wanted = [
+                    row
+                    for row in shown
+                    if (state is None or state_of(row) == state)
+                    and (context is None or row.context == context)
+                    and (arm is None or row.arm == arm)
+                    and 5 < row.position <= head.position - 5
+                ]
+                search = LogSearch(5, head.position - 5, 8, context, arm, state)
+                assert questions.log_rows(store, head.key, search) == wanted[::-1][:8]
+        for position in range(0, head.position + 1, 7):
+            before = [d.at for d in decisions if d.position <= position]
+            assert questions.decision_time(store, head.key, position) == (before[-1] if before else None)
+        rewarded = []
+        for d in decisions:
+            r = tables.one(Settled, d)
+            if r and (r.reward is not None or r.rewards is not None):
+                rewarded.append(
+                    (d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available)
+                )
+        assert questions.rewarded(store, head.key) == rewarded
+        assert questions.rewarded(store, head.key, 5) == rewarded[-5:]
+
+
+def log_row(tables: Tables, d: Any) -> FoundRow:
+    a, r, late = (tables.one(kind, d) for kind in (Activated, Settled, Late))
+    return FoundRow(
+        *(d.position, d.id, d.at, d.context, tables.label(d) or f"erased-{d.context}", d.arm, d.propensity, d.deferred),
+        None if a is None else a.at,
+        *((None,) * 4 if r is None else (r.reward, r.rewards, r.source, r.at)),
+        *(d.available, d.probabilities, d.state_version, d.policy_version),
+        *((None,) * 3 if late is None else (late.reward, late.rewards, late.at)),
+    )
+
+
+def state_of(row: FoundRow) -> str:
+    if row.source is not None:
+        return row.source
+    return "deferred" if row.deferred and row.activated_at is None else "pending"
+
+
+def test_saved_states(tables: Tables) -> None:
+    store, saved = tables.store, {}
+    for key, position, tally, state, summary in rows_of(
+        store, "select experiment, position, tally, state, summary from snapshot"
+    ):
+        saved[key, position] = (tally, bytes(state), summary)
+    assert not rows_of(store, "select * from snapshot_piece")
+    assert saved
+    for head in tables.heads:
+        for change in tables.of(Change, head.key):
+            if change.kind in ("rollback", "upgrade"):
+                body = json.loads(change.body)
+                saved[head.key, change.position] = (body["tally"], bytes(change.state), body["summary"])
+        mine = sorted((position for key, position in saved if key == head.key), reverse=True)
+        states = list(questions.states(store, head.key, head.position))
+        assert [each.position for each in states] == mine
+        for each in states:
+            tally, blob, n = saved[head.key, each.position]
+            assert (each.tally, bytes(each.state), bytes(each.summary or b"")) == (tally, blob[:-n], blob[-n:])
+        positions = questions.snapshot_positions(store, head.key)
+        changed = {change.position for change in tables.of(Change, head.key) if change.kind in ("rollback", "upgrade")}
+        assert positions == sorted({*mine} - changed)
+        for position in positions:
+            tally, blob, n = saved[head.key, position]
+            assert bytes(questions.snapshot_state(store, head.key, position)) == blob[:-n]
+
+
+def test_nothing_is_wrong(tables: Tables) -> None:
+    store = tables.store
+    assert questions.n_events(store) == {head.key: head.position for head in tables.heads}
+    assert questions.event_outside(store) is None
+    assert questions.context_outside(store) is None
+    assert questions.without_decision(store) is None
+    assert questions.unknown_source(store) is None
+    assert questions.out_of_order(store) is None
+    erased = [change for change in tables.events[Change] if change.kind == "erase"]
+    assert erased
+    assert questions.n_erasures(store) in (0, len(erased))
+    for head in tables.heads:
+        low, high = store.span(head.key, 0, head.position)
+        rows = {row.position: row.event for kind in EVENTS for row in tables.of(kind, head.key)}
+        marks = [(p // 256, e) for p, e in sorted(rows.items()) if p == 1 or p % 256 == 0]
+        assert questions.marks(store, head.key, low, high) == (None if is_postgres() else marks)
