@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from alphafair import State
-from alphafair.engine import Engine, RequestError, decisions, live
+from alphafair.engine import Engine, RequestError, decisions, writer
 from alphafair.engine.addresses import open_store
 from alphafair.service import keys
 from tests.postgres import PROGRAMS, running
@@ -219,7 +219,7 @@ def make_database(folder: Path, name: str, n: int, seed: int) -> None:
 
 def main(folder: Path) -> None:
     os.makedirs(folder, exist_ok=True)
-    live.SNAPSHOT_EVERY = 200
+    writer.SNAPSHOT_EVERY = 200
     decisions.PAGE = 50
     make_file(folder, "version-11", list(EXPERIMENTS), 1500, 11)
     make_file(folder, "version-11-single", ["closing"], 200, 12)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine import Engine, engine, experiment, live, verify
+from alphafair.engine import Engine, engine, experiment, verify, writer
 from alphafair.engine.addresses import open_store
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
@@ -39,7 +39,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _the_kernels_of_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say that these kernels are those of the fixtures: then `verify` recomputes everything with them, to the bit."""
-    for module in (experiment, engine, live, verify):
+    for module in (experiment, engine, writer, verify):
         monkeypatch.setattr(module, "CODE", CODE)
 
 
