@@ -10,6 +10,7 @@ Nothing here imports a policy: an export runs in a process of its own, without c
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
@@ -290,7 +291,7 @@ class Part:
         self.key, self.name, self.expected, self.at = head.key, head.name, head.position, at
         self.position = head.position  # of the last event
         self.numbers = numbers
-        self.rows: dict[Any, list[Any]] = {kind: [] for kind in (*EVENTS, Context)}  # tuples, by their type
+        self.rows: defaultdict[Any, list[Any]] = defaultdict(list)  # tuples, by their type
         self.marks: list[tuple[int, int]] = []  # number of a block of positions, and its event
 
     def next(self) -> int:

@@ -32,6 +32,7 @@ from alphafair.engine.store.ledger import (
     SNAPSHOTS_KEPT,
     TABLES,
     Behind,
+    Context,
     Head,
     KeyRow,
     Opened,
@@ -235,7 +236,7 @@ class PostgresStore:
     def commit(self, parts: Sequence[Part], statements: Sequence[Statement] = ()) -> None:
         (part,) = parts
         check_finite(self.path, part.rows)
-        kinds = tuple(kind for kind, rows in part.rows.items() if rows)
+        kinds = tuple(kind for kind in (*EVENTS, Context) if part.rows.get(kind))
         expected: Any = part.expected or part.name
         values: list[Any] = [part.key, part.position, part.at, expected]
         for kind in kinds:

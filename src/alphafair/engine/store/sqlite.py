@@ -34,6 +34,7 @@ from alphafair.engine.store.ledger import (
     MARKED,
     SNAPSHOTS_KEPT,
     TABLES,
+    Context,
     Head,
     KeyRow,
     Opened,
@@ -273,20 +274,18 @@ class SqliteStore:
         Rows with a number that is not finite are rejected before they reach the disk: SQLite would store NaN as NULL.
         """
         rows: dict[Any, list[Any]] = {}
-        for part in parts:
-            for kind, events in part.rows.items():
-                if events:
-                    rows[kind] = rows[kind] + events if kind in rows else events
-        if len(parts) > 1:
-            for events in rows.values():
-                events.sort(key=_first)  # a page is full before the next one begins
+        for kind in (*EVENTS, Context):
+            if events := [row for part in parts for row in part.rows.get(kind, ())]:
+                rows[kind] = events
+                if len(parts) > 1:
+                    events.sort(key=_first)  # a page is full before the next one begins
         check_finite(self.path, rows)
 
         def write(connection: sqlite3.Connection) -> None:
-            for part in parts:
-                self._move(connection, part)
-                if part.marks:
-                    connection.executemany(_MARKED, [(part.key, *mark) for mark in part.marks])
+            self._move(connection, parts)
+            marks = [(part.key, *mark) for part in parts for mark in part.marks]
+            if marks:
+                connection.executemany(_MARKED, marks)
             for kind, events in rows.items():
                 _insert(connection, kind, events)
             for statement, values in statements:
@@ -300,15 +299,15 @@ class SqliteStore:
         if self._last is not None:
             self._last = max((rows[kind][-1][0] for kind in EVENTS if kind in rows), default=self._last)
 
-    def _move(self, connection: sqlite3.Connection, part: Part) -> None:
-        """Move the head of an experiment to the end of a part."""
-        if part.expected:
-            moved = connection.execute(_MOVED, (part.position, part.at, part.key, part.expected)).rowcount
-            if moved != 1:
-                what = f"is no longer at position {part.expected} of {part.name}"
-                raise Mismatch(f"{self.path} {what}: another process has written to it.")
-        else:
-            connection.execute(_CREATED, (part.key, part.name, part.position, part.at))
+    def _move(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
+        """Move the heads of experiments to the ends of their parts."""
+        new = [(part.key, part.name, part.position, part.at) for part in parts if not part.expected]
+        if new:
+            connection.executemany(_CREATED, new)
+        old = [(part.position, part.at, part.key, part.expected) for part in parts if part.expected]
+        if old and connection.executemany(_MOVED, old).rowcount != len(old):
+            expected = ", ".join(f"{part.expected} of {part.name}" for part in parts[:5] if part.expected)
+            raise Mismatch(f"{self.path} is no longer at position {expected}: another process has written to it.")
 
     def save(self, row: Snapshot | SnapshotPiece) -> None:
         def write(connection: sqlite3.Connection) -> None:
