@@ -9,14 +9,19 @@ import bisect
 import contextlib
 import gzip
 import json
+import re
+import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alphafair.engine import Engine, engine, experiment, verify, writer
+from alphafair.engine import Engine, Mismatch, Unavailable, copy, engine, experiment, verify, writer
 from alphafair.engine.addresses import open_store
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
@@ -120,3 +125,87 @@ def test_a_database_says_what_it_said(postgres_server: Server, tmp_path: Path) -
 def test_the_fixture_is_of_version_11(name: str, tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(unpacked(name, tmp_path))) as file:
         assert file.execute("select max(number) from migration").fetchone() == (11,)
+
+
+# a migration that fails leaves version 11
+
+
+def content(path: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        return list(file.iterdump())
+
+
+KILLED = """
+import os, signal, sys
+from alphafair.engine.store.sqlite import SqliteStore
+SqliteStore(sys.argv[1], prove=lambda store: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_a_migration_that_is_killed_leaves_version_11(tmp_path: Path) -> None:
+    path = unpacked("version-11", tmp_path)
+    before = content(path)
+    done = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert content(path) == before
+    check_as_before(path, "version-11", tmp_path)
+
+
+def test_a_file_with_events_of_no_experiment_is_refused(tmp_path: Path) -> None:
+    path = unpacked("version-11", tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("update reward set decision = 99999 where seq in (select seq from reward limit 1)")
+    before = content(path)
+    refused = "shop.db cannot be brought to version 13: 1 of its events belong to no experiment. It is unchanged; "
+    with pytest.raises(Mismatch, match=f"^{re.escape(refused)}`alphafair verify` of version 0.1 names the first.$"):
+        Engine.open(path)
+    assert content(path) == before
+
+
+def test_a_file_without_space_beside_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = unpacked("version-11", tmp_path)
+    before, n_needed = content(path), -(-3 * path.stat().st_size // 10**6)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(0, 0, n_needed * 10**5))
+    with pytest.raises(
+        Unavailable, match=f"^shop.db needs {n_needed} MB of free space to be brought to version 13. It"
+    ):
+        Engine.open(path)
+    assert content(path) == before
+
+
+def test_a_database_with_events_of_no_experiment_is_refused(postgres_server: Server) -> None:
+    with restored(postgres_server) as url:
+        postgres_server.execute("delete from shop.reward where seq = (select max(seq) from shop.reward)")
+        with pytest.raises(Mismatch, match=r"cannot be brought to version 13: 1 of its events belong to no experiment"):
+            Engine.open(url)
+        assert postgres_server.execute("select max(number) from shop.migration") == [(2,)]
+
+
+def test_a_copy_keeps_keys_positions_and_checksums(postgres_server: Server, tmp_path: Path) -> None:
+    """To a database and back: the same rows, apart from the numbers that a store gives them."""
+    path, back, url = unpacked("version-11", tmp_path), tmp_path / "back.db", postgres_server.url("copied")
+    Engine.open(path).close()
+    try:
+        assert copy(path, url) == copy(url, back)
+    finally:
+        postgres_server.execute("drop schema if exists copied cascade")
+    for table, columns in (
+        ("experiment", "key, name, position, at"),
+        ("change", "experiment, position, kind, body, state, at, by"),
+        ("context", "experiment, number, label"),
+        (
+            "decision",
+            "experiment, position, id, context, arm, propensity, state_version, policy_version, deferred, "
+            "available, probabilities, at, checksum",
+        ),
+        ("activation", "experiment, position, at"),
+        ("reward", "experiment, position, reward, source, rewards, at"),
+        ("late_reward", "experiment, position, reward, rewards, at"),
+        ("api_key", "*"),
+    ):
+        query = f"select {columns} from {table} order by 1, 2"
+        rows = []
+        for each in (path, back):
+            with contextlib.closing(sqlite3.connect(each)) as file:
+                rows.append(file.execute(query).fetchall())
+        assert rows[0] == rows[1], table
