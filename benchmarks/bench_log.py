@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alphafair import AlphaFairBandit, drive, simulate
+from alphafair import AlphaFairBandit, run, simulate
 from alphafair.values import Decision, Log
 from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, duration, faster
@@ -18,7 +18,7 @@ def rows() -> Iterator[Row]:
     stream = common(OURS)
     log = simulate(make(), stream, log=True).log
     assert log is not None
-    drive.over_log(make(), log)  # compiles
+    run.over_log(make(), log)  # compiles
     times = best({"ours": lambda: fold(log) / OURS, "theirs": lambda: one_by_one(log) / THEIRS}, REPEATS)
     rate = 1.0 / times["ours"]
     yield Row(
@@ -49,7 +49,7 @@ def make() -> AlphaFairBandit:
 
 def fold(log: Log) -> float:
     policy = make()
-    return seconds(lambda: drive.over_log(policy, log))
+    return seconds(lambda: run.over_log(policy, log))
 
 
 def one_by_one(log: Log) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -158,6 +159,15 @@ def test_make_clean_leaves_nothing_that_commands_and_tools_make(tmp_path: Path) 
     subprocess.run(["make", "-s", "-C", str(tmp_path), "clean"], check=True)
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
     assert left == ["Makefile", "shop.db", "src", "src/alphafair"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_can_be_imported(path: Path) -> None:
+    """Rivals of the extra `bench` may be missing; names of this package may not."""
+    try:
+        importlib.import_module(f"benchmarks.{path.stem}")
+    except ModuleNotFoundError as problem:
+        assert (problem.name or "").partition(".")[0] not in ("alphafair", "alphafair_client", "benchmarks")
 
 
 def test_the_files_that_the_makefile_names_exist() -> None:
