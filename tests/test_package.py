@@ -167,7 +167,8 @@ def test_every_benchmark_can_be_imported(path: Path) -> None:
     try:
         importlib.import_module(f"benchmarks.{path.stem}")
     except ModuleNotFoundError as problem:
-        assert (problem.name or "").partition(".")[0] not in ("alphafair", "alphafair_client", "benchmarks")
+        if (problem.name or "").partition(".")[0] in ("alphafair", "alphafair_client", "benchmarks"):
+            raise
 
 
 def test_the_files_that_the_makefile_names_exist() -> None:
