@@ -273,6 +273,30 @@ def test_an_admin_without_limits_has_a_place_for_its_change() -> None:
     asyncio.run(run())
 
 
+def test_an_experiment_that_is_not_known_is_searched_once_for_a_burst() -> None:
+    """As many commands as there are places wait for one look into the database, and none for a change."""
+
+    async def run() -> None:
+        engine, writer, _ = made(1000)
+        engine.go.set()
+        known, searches = list[Slow](), list[str]()
+
+        def search(name: str) -> Slow:
+            searches.append(name)
+            known.append(engine)
+            return engine
+
+        engine.writer_of = lambda name: known[0] if known else None  # type: ignore[assignment, method-assign, return-value]
+        engine.search_writer = search  # type: ignore[attr-defined]
+        callers = [key(f"caller {k % 2}") for k in range(2 * writer_module.CHANGES)]
+        answers = await asyncio.gather(*(writer.submit(each, [Command("a")]) for each in callers))
+        assert answers == [["answer to a"]] * len(callers)
+        assert searches == ["home", "home"]  # once for each caller
+        await writer.drain()
+
+    asyncio.run(run())
+
+
 def test_a_failed_commit_fails_only_its_batch() -> None:
     async def run() -> None:
         engine, writer, _ = made()

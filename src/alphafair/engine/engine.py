@@ -216,6 +216,13 @@ class Engine:
         """Return the writer of an experiment, as far as is known without asking a database."""
         return self._writers.get(name) if self._only is None else self._only
 
+    def search_writer(self, name: Any) -> Writer | None:
+        """Return the writer of an experiment, after a look into the database if it is not known."""
+        self._check_open()
+        if self._only is None and name not in self._writers:
+            self._find_writers()
+        return self.writer_of(name)
+
     def _of(self, name: Any) -> Writer:
         """Return the writer of an experiment; refused if there is none."""
         self._check_open()

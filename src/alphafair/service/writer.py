@@ -77,6 +77,7 @@ class Writer:
         places = Places(CHANGES, CHANGES // 2, CHANGES // 2)
         self._changes = Pool(self._threads, places, at_once=at_once, per_caller=1)
         self._lines: dict[Queued, Line] = {}
+        self._searches: dict[tuple[str, str], asyncio.Future[Queued | None]] = {}  # by caller and experiment
         self._due = Turns[Line]()  # lines that wait for a thread, by caller
         self._is_due: set[tuple[str, Line]] = set()
         self._n_serving = 0  # threads
@@ -93,9 +94,10 @@ class Writer:
 
     async def submit(self, caller: Caller, commands: Sequence[Any]) -> list[Any]:
         """The engine's answers, after they are on disk."""
-        writer = self.engine.writer_of(commands[0].experiment)
-        if writer is None:  # of an experiment that is not known here: the engine asks the database
-            return await self.change(caller, partial(self.engine.submit, commands))
+        name = commands[0].experiment
+        writer = self.engine.writer_of(name) or await self._search(caller, name)
+        if writer is None:
+            return await self.change(caller, partial(self.engine.submit, commands))  # the engine says what is missing
         if not self.places.take(caller, len(commands)):
             raise self.overload(caller)
         self.loop = asyncio.get_running_loop()
@@ -112,6 +114,21 @@ class Writer:
                 self._begins = True
                 self.loop.call_soon(self._begin)  # after the commands that arrive in the same turn of the loop
         return await ticket.answered
+
+    async def _search(self, caller: Caller, name: str) -> Queued | None:
+        """Look for an experiment that another process may have created: once for all commands of a caller that wait."""
+        key = caller.id, name
+        search = self._searches.get(key)
+        if search is None:
+            work = self.change(caller, partial(self.engine.search_writer, name))
+            search = self._searches[key] = asyncio.ensure_future(work)
+            search.add_done_callback(partial(self._searched, key))
+        return await asyncio.shield(search)
+
+    def _searched(self, key: tuple[str, str], search: asyncio.Future[Queued | None]) -> None:
+        del self._searches[key]
+        if not search.cancelled():
+            search.exception()  # seen, also where all who waited have gone
 
     async def change(self, caller: Caller, work: Callable[[], Result]) -> Result:
         """Run other work of a caller that writes, between two commits."""
