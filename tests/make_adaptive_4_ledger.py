@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from alphafair import AlphaFairAdaptive, Engine, Groups
-from alphafair.engine import live
+from alphafair.engine import writer
 
 ARMS = ["lamp", "desk", "chair"]
 EXPERIMENTS: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ def play(engine: Engine, name: str, n: int, rng: random.Random) -> None:
 def main(path: Path) -> None:
     """Make the file, and beside it the accounts."""
     rng = random.Random(4)
-    live.SNAPSHOT_EVERY = 40
+    writer.SNAPSHOT_EVERY = 40
     learned = AlphaFairAdaptive(1, 3, seed=0)
     for _ in range(9):
         decision = learned.choose(0)

@@ -617,7 +617,7 @@ def test_an_upgrade_keeps_the_state_and_is_recorded(
     for k in range(10):
         engine.decide("home", f"v{k % 3}")
     before = engine.experiment("home").cumulative_rewards
-    for module in ("experiment", "live", "verify", "engine"):
+    for module in ("experiment", "writer", "verify", "engine"):
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     with (
         Engine.open(engine._store.path, read_only=True) as reader,

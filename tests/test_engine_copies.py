@@ -183,7 +183,7 @@ def test_a_backup_of_an_older_version_is_restored(
 ) -> None:
     """The copy is brought up to date; the backup stays as it is."""
     if what == "kernels":
-        for module in ("experiment", "live", "verify", "engine"):
+        for module in ("experiment", "writer", "verify", "engine"):
             monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     else:
         hand = sqlite3.connect(backup)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairBandit, Engine, State
-from alphafair.engine import Decide, Unavailable, live, maintenance
+from alphafair.engine import Decide, Unavailable, maintenance, writer
 from alphafair.engine.experiment import same_state
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import SNAPSHOTS_KEPT, Snapshot, SnapshotPiece
@@ -58,7 +58,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(writer, "SNAPSHOT_EVERY", 20)
     monkeypatch.setattr(maintenance, "PIECE", PIECE)
     monkeypatch.setattr(maintenance, "REST", 0.0)
     monkeypatch.setattr(maintenance, "REST_AFTER_FAILURE", 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Activate, Decide, Mismatch, Reward, live, replay, summary
+from alphafair.engine import Activate, Decide, Mismatch, Reward, replay, summary, writer
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.replay import Replay
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
@@ -52,7 +52,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that buckets are merged, chunks end and snapshots are taken often."""
     monkeypatch.setattr(summary, "MOST_BUCKETS", 32)
     monkeypatch.setattr(summary, "MOST_CELLS", 100)
-    monkeypatch.setattr(live, "SNAPSHOT_EVERY", 40)
+    monkeypatch.setattr(writer, "SNAPSHOT_EVERY", 40)
     monkeypatch.setattr(replay, "CHUNK", 37)
 
 
@@ -222,7 +222,7 @@ def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch
         copy_as_crashed(path, crashed)
     assert_same(kept, experiments_of(crashed, "snapshots")["bandit"].summary)
     assert_same(kept, experiments_of(crashed, "all")["bandit"].summary)
-    for module in ("live", "engine", "experiment", "verify"):
+    for module in ("writer", "engine", "experiment", "verify"):
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other code")
     with Engine(open_store(crashed), seed=5, clock=clock) as engine:
         engine.decide("bandit", "visitor 1")

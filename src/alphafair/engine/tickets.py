@@ -136,7 +136,7 @@ class Queue:
         return batch
 
     def leave(self, ticket: Ticket) -> None:
-        """Remove a ticket for which nobody waits any more."""
+        """Remove a ticket whose caller was interrupted."""
         with self._lock:
             self._n_waiting -= self._turns.remove(ticket.caller_id, ticket)
 
