@@ -3,21 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# The tests of mathematics, algorithms and metrics, which run a second time interpreted: coverage sees inside kernels.
-INTERPRETED := $(addprefix tests/test_,$(addsuffix .py,adahedge adaptive adversaries alpha alpha_change arms cholesky \
-	conformance edges_policies errata events evaluation evaluation_available features golden grouped groups learning_once \
-	math metrics offline offline_alpha offline_groups policies run simulation snapshots streams welfare welfare_metrics))
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-# The tests that take longest; `make check` leaves them out.
-LONG := $(addprefix --ignore=tests/test_,$(addsuffix .py,abuse adaptive_theory alpha_oracle arena arms browser conformance docs drill \
-	edges_evaluation edges_policies engine_copies engine_crashes engine_expiry engine_faults engine_memory engine_model \
-	evaluation evaluation_available experiments features frontier full_disk fuzz_http fuzz_settings grouped redraws \
-	report results \
-	service_access service_connections service_limits service_process service_schema start))
-
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
-
-.PHONY: run serve check test bench lint lock sbom clean
+.PHONY: run serve check test soak bench lint lock sbom clean
 
 run: $(VENV)/installed-lab
 	$(BIN)/alphafair reproduce
@@ -26,10 +14,10 @@ run: $(VENV)/installed-lab
 serve: $(VENV)/installed-service
 	$(BIN)/python examples/shop/run.py
 
-# In two minutes, once kernels are compiled: a representative part of the tests, style and types.
+# In two minutes: the fast tests of what has changed, style and types.
 check: $(VENV)/installed-test
 	$(BIN)/python -m tests.kernels
-	$(PYTEST) $(LONG)
+	$(PYTEST) -p tests.quick --quick
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -37,10 +25,24 @@ check: $(VENV)/installed-test
 test: $(VENV)/installed-test $(VENV)/installed-generators
 	$(BIN)/python -m tests.kernels
 	$(PYTEST)
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not compiled" $(INTERPRETED) \
-		--cov=alphafair --cov-branch --cov-report=
-	$(BIN)/coverage report --fail-under=100 --include="*/alphafair/math/*,*/alphafair/algorithms/*,*/alphafair/offline/*,*/alphafair/policy/memory.py,*/alphafair/metrics.py"
+	$(BIN)/python -m tests.interpreted
 	$(MAKE) --no-print-directory lint
+
+# Weekly and before a release: the tests at full sizes, random searches, fuzzing on both stores, and the seeded faults.
+SECONDS ?= 600
+SEED ?= 1
+
+soak: $(VENV)/installed-test $(VENV)/installed-generators
+	$(BIN)/python -m tests.kernels
+	ALPHAFAIR_TESTS=full $(PYTEST)
+	$(BIN)/python -m tests.interpreted --all
+	$(BIN)/python -m tests.search_policies --seconds $(SECONDS)
+	$(BIN)/python -m tests.search_evaluation --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzz_http --requests 1000000 --seed $(SEED)
+	$(BIN)/python -m tests.fuzz_settings --seconds $(SECONDS) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz_settings --seconds $(SECONDS) --seed $(SEED) --postgres
+	$(BIN)/python -m tests.seeded
+	$(BIN)/python -m tests.seeded --random 100 --seed $(SEED)
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks

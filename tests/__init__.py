@@ -5,3 +5,4 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anybody imports NumPy
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"  # the second run, for coverage
+FULL = os.environ.get("ALPHAFAIR_TESTS") == "full"  # `make soak`: sizes at which small effects show

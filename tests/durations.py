@@ -2,14 +2,15 @@
 
 A row per test and per fixture that takes 20 ms or more: seconds of wall time, and of processor time of the worker and
 of the processes that it has waited for. With workers (`-n 2`) every one writes a file of its own, `durations.gw0.json`.
-`python -m tests.durations FILE...` prints the most expensive files, tests and fixtures.
+`python -m tests.durations FILE...` prints the most expensive files, tests and fixtures. With `--slow` it writes which
+tests `make check` leaves out to tests/slow.json: anew for the files in the records, as before for all others.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from typing import Any
 import pytest
 
 LEAST = 0.02  # seconds
+FAST = 0.3  # seconds of processor time
+LONG_WAIT = 1.0  # seconds of wall time, of which a busy machine adds some
+SLOW = Path(__file__).with_name("slow.json")
 rows: list[dict[str, Any]] = []
 
 
@@ -64,8 +68,32 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         path.write_text(json.dumps(rows, indent=0) + "\n")
 
 
-def main(paths: list[str]) -> None:
-    found = [row for path in paths for row in json.loads(Path(path).read_text())]
+def write_slow(found: list[dict[str, Any]]) -> None:
+    """Write the tests that are not fast, and `fixture of file` for fixtures that are not."""
+    files = {row["name"].partition("::")[0] for row in found if row["kind"] == "test"}
+    kept = json.loads(SLOW.read_text()) if SLOW.exists() else {}
+    slow = {name: cost for name, cost in kept.items() if name.partition(" of ")[2] not in files}
+    slow = {name: cost for name, cost in slow.items() if name.partition("::")[0] not in files}
+    fixtures = {}
+    for row in found:
+        if row["processor"] > FAST or row["wall"] > LONG_WAIT:
+            name, file = row["name"], row["name"].rpartition(" of ")[2].partition("::")[0]
+            if row["kind"] == "fixture" and "(function)" not in name:
+                fixtures[f"{name.partition(' ')[0]} of {file}"] = row["processor"]
+            elif row["kind"] == "test":
+                slow[name] = row["processor"]
+    SLOW.write_text(json.dumps(dict(sorted((slow | fixtures).items())), indent=0) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.durations", description="What tests and fixtures cost.")
+    parser.add_argument("records", nargs="+", type=Path)
+    parser.add_argument("--slow", action="store_true", help="write which tests are not fast")
+    chosen = parser.parse_args()
+    found = [row for path in chosen.records for row in json.loads(path.read_text())]
+    if chosen.slow:
+        write_slow(found)
+        return
     tests = [row for row in found if row["kind"] == "test"]
     files, walls = Counter[str](), Counter[str]()
     for row in tests:
@@ -81,4 +109,4 @@ def main(paths: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

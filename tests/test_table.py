@@ -474,6 +474,7 @@ def test_click_rates_by_hand(log_file: Path) -> None:
         ("10,1,1,0.125", "10,1,2,0.125", "men.csv, line 5: click must be 0 or 1; got 2.0"),
         ("10,1,1,0.125", "ten,1,1,0.125", "men.csv, line 5: item_id must be an integer of at least 0; got 'ten'"),
         ("10,1,1,0.125", "10,top,1,0.125", "men.csv, line 5: position must be an integer of at least 0; got 'top'"),
+        ("10,1,1,0.125", "10,1.5,1,0.125", "men.csv, line 5: position must be an integer of at least 0; got 1.5"),
         ("2019-11-24 00:00:01+00:00", "noon", "men.csv, line 3: timestamp must be a time such as 2019-11-24 00:01:03"),
         ("0.5,v,x", "0.5,,x", "men.csv, line 3: user_feature_0 must be a value; got None"),
         ("click", "clicks", "men.csv: columns must be names with 'click' among them"),
