@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.engine import Engine, RequestError, Reward, Unavailable, files
+from alphafair.engine import Engine, RequestError, Reward, Unavailable
 from alphafair.engine import clock as clocks
+from alphafair.engine.store import files
 from alphafair.engine.writer import Kind
 from tests.serving import error, running, told, wait_for
 from tests.stores import both_stores, execute, is_postgres, open_store, sqlite_only, writer_of
