@@ -271,7 +271,7 @@ FAULTS = (
         "validate.py",
         "if number >= n_contexts:",
         "if number > n_contexts:",
-        ("tests/test_policies.py",),
+        ("tests/test_conformance.py",),
     ),
     Fault(
         "formatting.py",
