@@ -104,7 +104,7 @@ def test_an_unknown_available_arm_is_named_briefly(engine: Engine, available: An
 # what SQLite does for a request
 
 SMALL = {
-    "position",
+    "experiment",
     "json_each",
     "CONSTANT",
     "scratch",

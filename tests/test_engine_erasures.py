@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.engine import Engine, RequestError, maintenance
+from alphafair.engine import Engine, RequestError
 from alphafair.engine.requests import Decide
+from alphafair.engine.store import sqlite
 from tests.stores import both_stores, sqlite_only
 
 pytestmark = both_stores
@@ -74,7 +75,7 @@ def test_an_erasure_beside_a_reader_is_done_at_once_and_cleaned_up_later(
         reader.close()
         engine.maintain()
         assert engine.erasures_pending == 1, "it tries again after a pause"
-        monkeypatch.setattr(maintenance.time, "monotonic", lambda: 1e12)
+        monkeypatch.setattr(sqlite.time, "monotonic", lambda: 1e12)
         engine.maintain()
         assert engine.erasures_pending == 0
         assert traces(path, 7) == []
@@ -83,7 +84,7 @@ def test_an_erasure_beside_a_reader_is_done_at_once_and_cleaned_up_later(
 @sqlite_only("rewrites the file")
 def test_a_large_file_is_rewritten_when_it_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.open(path) as engine:
-        monkeypatch.setattr(maintenance, "REWRITE_AT_ONCE", 0)
+        monkeypatch.setattr(sqlite, "REWRITE_AT_ONCE", 0)
         engine.erase("home", label(3))
         engine.maintain()
         assert engine.erasures_pending == 1
@@ -98,7 +99,7 @@ def test_a_large_file_is_rewritten_when_it_is_opened(path: Path, monkeypatch: py
 @sqlite_only("rewrites the file")
 def test_without_space_for_a_second_copy_the_erasure_stays_pending(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.open(path) as engine:
-        monkeypatch.setattr(engine._store, "rewrite", lambda: False)
+        monkeypatch.setattr(engine._store, "_rewrite", lambda: False)
         engine.erase("home", label(5))
         assert engine.erasures_pending == 1
         assert engine.health()["ready"]

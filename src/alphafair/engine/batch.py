@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ExperimentPart(Part):
     """What a batch has for one experiment: its events, new contexts, and rows of its steps."""
 
-    __slots__ = ("contexts", "experiment", "full", "is_awaited", "policy", "since", "steps")
+    __slots__ = ("awaited", "contexts", "experiment", "full", "policy", "since", "steps")
 
     def __init__(self, experiment: Experiment, head: Head, numbers: Numbers, at: int) -> None:
         super().__init__(head, numbers, at)
@@ -35,7 +35,7 @@ class ExperimentPart(Part):
         self.steps: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
         self.full: dict[int, tuple[bytes, bytes]] = {}
         self.since: list[int] = []  # of the rewards that clients sent: when their decisions began to wait
-        self.is_awaited = False  # whether a new decision has begun to wait
+        self.awaited = 0  # the event of the first new decision, which begins to wait; 0: there is none
 
     def apply(self) -> None:
         """Add the contexts, count the steps, and let the policy learn from them."""
@@ -136,7 +136,7 @@ class Batch:
         self._new[row[3]] = record
         part.rows[Decided].append(row)
         kind = DECIDED if record.state.active else DEFERRED
-        part.is_awaited = True
+        part.awaited = part.awaited or row[0]
         part.steps.append((part.position, kind, record.context, record.arm, record.propensity, 0.0))
 
     def activate(self, record: DecisionRecord) -> None:
@@ -190,7 +190,7 @@ class Batch:
             search.apply()
         for part in self._parts.values():
             part.apply()
-            if part.is_awaited and part.experiment.wait is not None:
-                memory.deadlines.begin(part.experiment, self.at)
+            if part.awaited and part.experiment.wait is not None:
+                memory.deadlines.begin(part.experiment, self.at, part.awaited)
         for effect in self._effects:
             effect()

@@ -99,11 +99,11 @@ class Deadlines:
         if experiment.wait is not None:
             self._deadlines[experiment.key] = Deadline(experiment)
 
-    def begin(self, experiment: Experiment, at: int) -> None:
-        """A decision of an experiment starts to wait."""
+    def begin(self, experiment: Experiment, at: int, event: int = 0) -> None:
+        """A decision of an experiment starts to wait; its `event`, where that is known."""
         found = self._deadlines[experiment.key]
         if found.next_due is None:
-            found.next_due = at + found.wait
+            found.next_due, found.low = at + found.wait, max(found.low, event)
 
     def is_behind(self, now: int) -> bool:
         """Whether there may be overdue decisions."""

@@ -310,6 +310,13 @@ def commit_bytes(parts: Iterable[Part]) -> int:
     return (len(rows) + COMMIT_PAGES) * PAGE_BYTES + payload
 
 
+def conflict_of(row: Snapshot | SnapshotPiece) -> str:
+    """Return what to do where there is such a row: a snapshot is the same, a piece may be left of an unfinished one."""
+    if isinstance(row, Snapshot):
+        return "do nothing"
+    return "(experiment, position, node, number) do update set bytes = excluded.bytes"
+
+
 def check_finite(path: str, rows: Mapping[Any, Sequence[Any]]) -> None:
     for kind, columns in FLOATS.items():
         events = rows.get(kind)

@@ -43,6 +43,7 @@ from alphafair.engine.store.ledger import (
     Span,
     Statement,
     check_finite,
+    conflict_of,
 )
 from alphafair.engine.store.migrate import migrate, move_in_database
 from alphafair.errors import InvalidArgument, RequestError, Unavailable, Uncertain
@@ -377,10 +378,9 @@ class PostgresStore:
     def save(self, row: Snapshot | SnapshotPiece) -> None:
         columns = (*row._fields, "node")
         marks = ", ".join(f"${k + 1}" for k in range(len(columns)))
-        conflict = "do nothing"
-        if isinstance(row, SnapshotPiece):
-            conflict = "(experiment, position, node, number) do update set bytes = excluded.bytes"
-        statement = f"insert into {TABLES[type(row)]} ({', '.join(columns)}) values ({marks}) on conflict {conflict}"
+        statement = (
+            f"insert into {TABLES[type(row)]} ({', '.join(columns)}) values ({marks}) on conflict {conflict_of(row)}"
+        )
 
         def work(connection: psycopg.Connection[Any]) -> None:
             if isinstance(row, SnapshotPiece):

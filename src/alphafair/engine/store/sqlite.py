@@ -46,6 +46,7 @@ from alphafair.engine.store.ledger import (
     Statement,
     Store,
     check_finite,
+    conflict_of,
 )
 from alphafair.engine.store.migrate import check_file, migrate_file, needs_migration_of
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
@@ -222,8 +223,8 @@ class SqliteStore:
             self._rows("commit")
 
     def heads(self, key: int | None = None) -> list[Head]:
-        query = "select key, name, position, at from experiment where ?1 is null or key = ?1 order by key"
-        return [Head(*row) for row in self._rows(query, (key,))]
+        query, values = "select key, name, position, at from experiment", () if key is None else (key,)
+        return [Head(*row) for row in self._rows(f"{query}{' where key = ?' if values else ' order by key'}", values)]
 
     def span(self, key: int, after: int, until: int) -> Span:
         (low,) = self._rows(_MARK, (key, (after + 1) // MARKED)) or [(1,)]
@@ -313,7 +314,7 @@ class SqliteStore:
         def write(connection: sqlite3.Connection) -> None:
             columns = ", ".join((*row._fields, "node"))
             marks = ", ".join("?" * (len(row) + 1))
-            statement = f"insert or replace into {TABLES[type(row)]} ({columns}) values ({marks})"
+            statement = f"insert into {TABLES[type(row)]} ({columns}) values ({marks}) on conflict {conflict_of(row)}"
             connection.execute(statement, (*row, ""))
             if isinstance(row, Snapshot):
                 connection.execute(_REMOVE_OLD_SNAPSHOTS, (row.experiment, SNAPSHOTS_KEPT))
