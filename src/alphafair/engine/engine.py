@@ -16,29 +16,25 @@ from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from alphafair import validate
-from alphafair.engine import reports
+from alphafair.engine import changes, reports
 from alphafair.engine.addresses import open_store
 from alphafair.engine.batch import Batch
+from alphafair.engine.changes import CHANGES
 from alphafair.engine.clock import Clock, steady_ns
-from alphafair.engine.dates import date_of
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
-from alphafair.engine.experiment import (
-    CODE,
-    DEFAULT_CARRY,
-    POLICY_CHANGES,
-    Experiment,
-    change_policy,
-    checked_label,
-    checked_period,
-    checked_settings,
-    checked_start,
-    state_bytes,
-)
+from alphafair.engine.experiment import CODE, Experiment, state_bytes
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.memory import prove_loading, unknown_experiment
 from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
 from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
+from alphafair.engine.state.settings import (
+    DEFAULT_CARRY,
+    checked_label,
+    checked_period,
+    checked_settings,
+    checked_start,
+)
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Context, Statement, Store
 from alphafair.engine.verify import check_rows, check_states, check_store
@@ -54,7 +50,6 @@ if TYPE_CHECKING:
     from alphafair.engine.export import ExportJob
 
 DEFAULT_POLICY = "alpha-fair-adaptive"
-NOT_IN_HISTORY = ("books", "code", "summary", "tally")  # fields of a change that only the engine uses
 Result = TypeVar("Result")
 
 
@@ -520,44 +515,30 @@ class Engine:
 
         Where arms have groups, pass its `group`; an `entitlement` is that of a new group.
         """
-        self._change(name, "add_arm", lambda found, now: found.checked_arrival(arm, account, group, entitlement))
+        self._change(name, "add_arm", arm, account, group, entitlement)
 
     def retire_arm(self, name: str, arm: str) -> None:
         """Never draw an arm again; its late rewards still count."""
-
-        def retired(experiment: Experiment, now: int) -> dict[str, Any] | None:
-            number = experiment.number_of(arm)
-            if number in experiment.retired:
-                return None
-            if len(experiment.live_arms) == 1:
-                raise RequestError("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
-            return {"arm": number}
-
-        self._change(name, "retire_arm", retired)
+        self._change(name, "retire_arm", arm)
 
     def mask_arm(self, name: str, arm: str) -> None:
         """Do not draw an arm until it is unmasked: out of stock, for example."""
-        self._change(name, "mask_arm", lambda found, now: {"arm": found.number_of(arm)})
+        self._change(name, "mask_arm", arm)
 
     def unmask_arm(self, name: str, arm: str) -> None:
         """Draw a masked arm again."""
-        self._change(name, "unmask_arm", lambda found, now: {"arm": found.number_of(arm)})
+        self._change(name, "unmask_arm", arm)
 
     def set_alpha(self, name: str, alpha: float) -> None:
         """Use another alpha from now on, from 0 to inf; accounts and what was learned about rewards stay."""
-        self._change(name, "set_alpha", lambda found, now: {"alpha": json_alpha(validate.alpha(alpha))})
+        self._change(name, "set_alpha", alpha)
 
     def new_period(self, name: str, carry: float | None = None) -> None:
         """Start a period now: every account R becomes 1 + carry (R - 1); by default with the experiment's `carry`.
 
         What was learned about rewards stays. Periods that end by the calendar still end when they would have.
         """
-
-        def begun(experiment: Experiment, now: int) -> dict[str, Any]:
-            part = experiment.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
-            return experiment.period_change(now, part)
-
-        self._change(name, "new_period", begun)
+        self._change(name, "new_period", carry)
 
     def set_period(
         self,
@@ -573,23 +554,23 @@ class Engine:
         whole periods; by default the calendar stays if the length of a period does, and starts now otherwise. `carry`
         stays unless it is passed.
         """
-        self._change(name, "set_period", lambda found, now: found.period_setting(now, period, period_start, carry))
+        self._change(name, "set_period", period, period_start, carry)
 
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
-        self._change(name, "pause", lambda found, now: {})
+        self._change(name, "pause")
 
     def resume(self, name: str) -> None:
         """Accept decisions again."""
-        self._change(name, "resume", lambda found, now: {})
+        self._change(name, "resume")
 
-    def _change(self, name: str, kind: str, body: Callable[[Experiment, int], dict[str, Any] | None]) -> None:
-        """Make a change whose body follows from the experiment and the time; none where it is None."""
+    def _change(self, name: str, kind: str, *arguments: Any) -> None:
+        """Make a change of a kind, if there is anything to change: see `changes`."""
 
         def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
-            fields = body(experiment, batch.at)
-            if fields is not None:
-                self._commit_change(writer, experiment, batch, kind, fields)
+            body = CHANGES[kind].check(experiment, batch.at, *arguments)
+            if body is not None:
+                self._commit_change(writer, experiment, batch, kind, body)
 
         self._writing(name, work)
 
@@ -607,11 +588,11 @@ class Engine:
         change = batch.change(
             experiment, kind, json.dumps(body), lambda change: experiment.apply(change, policy), by=self._actor.get()
         )
-        if kind in POLICY_CHANGES:
+        if CHANGES[kind].policy is not None:
             policy = experiment.policy
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
-                change_policy(policy, change)
+                changes.apply_to_policy(policy, change)
         batch.also(writer.memory.find_periodic)
         writer.commit(batch, statements)
 
@@ -655,18 +636,15 @@ class Engine:
         """
 
         def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
-            number = experiment.contexts.get(checked_label("context", context))
-            if number is None:
-                repair = "There is nothing to erase."
-                raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = questions.erasure(writer.store, experiment.key, number, self._arguments["ids"].next)
+            body = changes.existing_context(experiment, batch.at, context)
+            statements = questions.erasure(writer.store, experiment.key, body["context"], self._arguments["ids"].next)
 
             def forget() -> None:
                 del experiment.contexts[context]
                 writer.memory.decisions.clear()
 
             batch.also(forget)
-            self._commit_change(writer, experiment, batch, "erase", {"context": number}, statements)
+            self._commit_change(writer, experiment, batch, "erase", body, statements)
             self._store.compact(at_once=False)
 
         self._writing(name, work)
@@ -696,7 +674,7 @@ class Engine:
     def history(self, name: str) -> list[ChangeRecord]:
         """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
         with self._reading(name) as (_, experiment):
-            return _history(experiment)
+            return changes.history(experiment)
 
     # reports
 
@@ -705,12 +683,12 @@ class Engine:
         with self._reading(name) as (_, experiment):
             return Kernels.of(experiment.policy) if experiment.has_policy else None
 
-    def overview(self, name: str, *, changes: bool = True) -> Overview:
-        """Return an experiment at one moment, with what happened over time and, with `changes`, all of these."""
+    def overview(self, name: str, *, history: bool = True) -> Overview:
+        """Return an experiment at one moment, with what happened over time and, with `history`, all changes."""
         with self._reading(name) as (writer, experiment):
-            history = _history(experiment) if changes else []
+            found = changes.history(experiment) if history else []
             most = writer.memory.max_contexts_of(experiment)
-            return reports.overview(experiment, writer.now(), most, history)
+            return reports.overview(experiment, writer.now(), most, found)
 
     def has(self, name: str) -> bool:
         """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
@@ -756,13 +734,13 @@ class Engine:
     def decision_story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
         with self._reading(name) as (writer, experiment):
-            store, position, changes = writer.store, experiment.position, _history(experiment)
+            store, position, known = writer.store, experiment.position, changes.history(experiment)
         with store.reader() as reader:
             row = questions.log_row(reader, experiment.key, checked_label("id", id))
         if row is None:
             repair = "Check the id. Ids of erased contexts are removed."
             raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
-        return reports.story(experiment, row, changes, position)
+        return reports.story(experiment, row, known, position)
 
     # logs, copies and proof
 
@@ -918,29 +896,3 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     except Exception as problem:
         what = f"{doing}: {type(problem).__name__}: {problem}"
         raise PolicyFailed(experiment.name, what) from problem
-
-
-def _history(experiment: Experiment) -> list[ChangeRecord]:
-    return [
-        ChangeRecord(
-            change.position,
-            date_of(change.at),
-            change.kind,
-            change.by,
-            _details(experiment, change),
-        )
-        for change in experiment.changes
-    ]
-
-
-def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
-    """Return the fields of a change for readers, with arms by label, and periods in seconds and by their date."""
-    details = {key: value for key, value in json.loads(change.body).items() if key not in NOT_IN_HISTORY}
-    if change.kind in ("create", "set_period"):
-        if details.get("period") is not None:
-            details["period"] /= 1e6
-        if "period_start" in details:
-            details["period_start"] = date_of(details["period_start"]).isoformat()
-    if isinstance(details.get("arm"), int):
-        details["arm"] = experiment.arms[details["arm"]]
-    return details

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.engine import Status
 from alphafair.engine.engine import DEFAULT_POLICY
-from alphafair.engine.experiment import NOT_SETTINGS
 from alphafair.engine.reports import Certificate as Bounds
 from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
+from alphafair.engine.state.settings import NOT_SETTINGS
 from alphafair.engine.store.ledger import FoundRow
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha

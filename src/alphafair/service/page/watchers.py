@@ -237,7 +237,7 @@ def index_answer(service: Service) -> IndexAnswer:
     engine = service.engine
 
     def item(name: str) -> IndexItem:
-        return views.index_item(engine.overview(name, changes=False))
+        return views.index_item(engine.overview(name, history=False))
 
     found = service.descriptions.of_all(engine.experiments(), "overview", item)
     health = engine.health(probe=False)
