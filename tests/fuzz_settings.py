@@ -29,7 +29,7 @@ import httpx
 from alphafair.algorithms import POLICIES
 from alphafair.engine import LONGEST_LABEL, Engine
 from alphafair.engine.addresses import open_store
-from alphafair.engine.experiment import NOT_SETTINGS
+from alphafair.engine.state.settings import NOT_SETTINGS
 from alphafair.service.routes import ENDPOINTS
 from alphafair.values import Feedback
 from alphafair_client.api import Endpoint

@@ -133,7 +133,7 @@ def described(engine: Engine, folder: Path) -> dict[str, Any]:
     records = dict[str, Any]()
     for name in engine.experiments():
         status = engine.experiment(name)
-        policy = engine._of(name).memory.find(name).policy
+        policy = engine.writers.of(name).memory.find(name).policy
         exported = folder / "log.jsonl"
         engine.export(name, exported)
         records[name] = {

@@ -40,8 +40,8 @@ COPIED = ("experiment", *EVENT_TABLES, "context", "snapshot", "snapshot_piece", 
 def writer_of(engine: Engine, name: str | None = None) -> Writer:
     """The writer of an experiment, or the only one."""
     if name is not None:
-        return engine._of(name)
-    (only,) = engine._all_writers()
+        return engine.writers.of(name)
+    (only,) = engine.writers.all()
     return only
 
 
@@ -57,7 +57,7 @@ def make_stale(engine: Engine, name: str | None = None) -> None:
 
 def store_of(engine: Engine, name: str) -> Any:
     """The store of an experiment."""
-    return engine._of(name).store
+    return engine.writers.of(name).store
 
 
 def key_of(engine: Engine, name: str) -> int:

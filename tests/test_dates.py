@@ -18,6 +18,7 @@ from alphafair.engine import Unavailable, Uncertain
 from alphafair.engine.dates import FIRST, LAST, date_of, microseconds
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.memory import Memory
+from alphafair.engine.reports import Reports
 from alphafair.engine.writer import Writer
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
@@ -75,7 +76,7 @@ def test_a_date_that_is_accepted_can_be_shown(path: Path, period: str | float) -
             attempt(start, engine.set_period, "changed")
         for name in engine.experiments():
             engine.decide(name, "v")
-            engine.overview(name)
+            Reports(engine.writers).overview(name)
             assert len(engine.history(name)) > 0
         kinds = [change.kind for change in engine.history("changed")]
         assert kinds.count("set_period") == len(accepted) // 2

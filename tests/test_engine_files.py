@@ -185,9 +185,9 @@ def test_an_empty_file_counts_as_missing(path: Path) -> None:
     with pytest.raises(InvalidArgument, match="not an empty one"):
         Engine.open(path, read_only=True)
     with Engine.open(path) as engine:
-        assert engine.was_empty
+        assert engine.writers.store.opened.was_empty
     with Engine.open(path, create=False) as engine:
-        assert not engine.was_empty
+        assert not engine.writers.store.opened.was_empty
     with pytest.raises(InvalidArgument, match="an existing file"):
         Engine.open(path.with_name("shpo.db"), create=False)
     assert not path.with_name("shpo.db").exists()

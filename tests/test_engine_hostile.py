@@ -210,10 +210,10 @@ def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 def test_a_file_readable_by_others_is_reported(path: Path) -> None:
     path.chmod(0o644)
     with Engine.open(path) as engine:
-        assert engine.readable_by_others
+        assert engine.writers.store.opened.readable_by_others
     path.chmod(0o600)
     with Engine.open(path) as engine:
-        assert not engine.readable_by_others
+        assert not engine.writers.store.opened.readable_by_others
 
 
 def test_a_lock_that_is_a_link_is_not_written_through(path: Path, tmp_path: Path) -> None:

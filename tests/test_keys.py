@@ -185,7 +185,7 @@ def test_keys_are_revoked_while_the_writer_is_busy(shop: Running, path: Path, ad
     held = threading.Event()
 
     def hold() -> None:
-        with shop.engine._all_writers()[0].lock:
+        with shop.engine.writers.all()[0].lock:
             held.set()
             release.wait(60.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -30,6 +31,7 @@ from alphafair.engine.store import connections as postgres_connections
 from alphafair.engine.store import postgres as postgres_store
 from alphafair.engine.store.ledger import Behind
 from alphafair.engine.store.postgres import PostgresStore
+from alphafair.engine.writers import Writers
 from alphafair.errors import InvalidArgument
 from tests.postgres import Server
 from tests.serving import error, running
@@ -115,10 +117,10 @@ def test_a_node_that_was_away_draws_again(nodes: Nodes) -> None:
     """A process that was stopped has old state: its append fails, it takes in the rest, and draws from that."""
     first, second = nodes
     first.decide("home", "early")
-    old = first._of("home").memory.position
+    old = first.writers.of("home").memory.position
     for k in range(10):
         second.reward(second.decide("home", f"new-{k}").id, 1.0)
-    assert first._of("home").memory.position == old
+    assert first.writers.of("home").memory.position == old
     with mock.patch.object(PostgresStore, "commit", autospec=True, side_effect=PostgresStore.commit) as commit:
         receipt = first.decide("home", "new-3")
     assert commit.call_count == 2
@@ -133,9 +135,9 @@ def test_a_new_context_is_taken_back(nodes: Nodes) -> None:
     first, second = nodes
     for engine, label in [(first, "a"), (second, "b"), (first, "c"), (second, "d")]:
         engine.decide("home", label)
-    assert first._of("home").memory.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2}
+    assert first.writers.of("home").memory.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2}
     first.experiment("home")
-    assert first._of("home").memory.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2, "d": 3}
+    assert first.writers.of("home").memory.experiments["home"].contexts == {"a": 0, "b": 1, "c": 2, "d": 3}
     assert first.verify() == second.verify() == 5
 
 
@@ -203,7 +205,7 @@ def test_one_of_two_creations_wins(url: str) -> None:
             except RequestError as refused:
                 outcomes.append(refused.code)
 
-        with mock.patch.object(Engine, "_find_writers"):  # neither sees the other in time
+        with mock.patch.object(Writers, "_find"):  # neither sees the other in time
             threads = [
                 threading.Thread(target=create, args=each) for each in ((first, ["a", "b"]), (second, ["c", "d"]))
             ]
@@ -290,7 +292,7 @@ def test_a_snapshot_is_begun_again_at_the_same_position(nodes: Nodes) -> None:
     first, _ = nodes
     for k in range(5):
         first.reward(first.decide("home", f"v{k}").id, 0.5)
-    writer = first._of("home")
+    writer = first.writers.of("home")
     with mock.patch("alphafair.engine.maintenance.PIECE", 300):
         writer.snapshots.step(writer.memory.by_key.values())
         writer.snapshots.step(writer.memory.by_key.values())
@@ -395,7 +397,7 @@ def test_another_node_is_quicker_after_a_lost_connection(nodes: Nodes) -> None:
     executed, calls = PostgresStore._executed, itertools.count()
 
     def lost(self: PostgresStore, connection: Any, text: str, values: Any) -> bool:
-        if self is first._of("home").store and next(calls) == 0:
+        if self is first.writers.of("home").store and next(calls) == 0:
             second.decide("home", "quick")
             connection.close()
             raise psycopg.OperationalError("the connection is closed")
@@ -522,7 +524,7 @@ def test_a_long_read_may_take_longer(nodes: Nodes) -> None:
     with store.connections.one() as short, store.connections.one(postgres_connections.LATER) as long:
         assert (short.limit, long.limit) == (10.0, 90.0)
         assert float(postgres_connections.SESSION["statement_timeout"].removesuffix("s")) < long.limit
-    store = nodes[0]._of("home").store  # type: ignore[assignment]
+    store = nodes[0].writers.of("home").store  # type: ignore[assignment]
     with store.at_one_moment():
         assert store._pinned.limit == 90.0
     with store.connections.one() as again:
@@ -669,18 +671,23 @@ def test_others_write_all_the_time(nodes: Nodes) -> None:
 # versions
 
 
+@contextlib.contextmanager
+def having(code: str) -> Iterator[None]:
+    """Run with other kernels."""
+    with contextlib.ExitStack() as stack:
+        for module in ("engine", "writer", "writers"):
+            stack.enter_context(mock.patch(f"alphafair.engine.{module}.CODE", code))
+        yield
+
+
 def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
     """The new node waits until the last old one has ended; then it records the upgrade, and old ones are refused."""
-
-    def having(code: str) -> Any:
-        stack = mock.patch("alphafair.engine.engine.CODE", code), mock.patch("alphafair.engine.writer.CODE", code)
-        return stack
 
     old = experiment_module.CODE
     first = Engine.open(url, seed=1)
     first.create("home", arms=ARMS)
     receipt = first.decide("home", "v")
-    with having("new")[0], having("new")[1]:
+    with having("new"):
         second = Engine.open(url, seed=2)
         beside = Engine.open(url, seed=4)
         with pytest.raises(Unavailable, match="another version of the kernels"):
@@ -689,17 +696,17 @@ def test_nodes_of_other_kernels_do_not_write(url: str) -> None:
         assert second.experiment("home").decisions == 1
     assert first.decide("home", "v").arm in ARMS
     first.close()
-    with having("new")[0], having("new")[1]:
+    with having("new"):
         second.maintain()
         assert second.health()["ready"]
         assert second.reward(receipt.id, 1.0).outcome == "applied"
         beside.maintain()  # it takes the state that the other one has recorded
         assert beside.experiment("home").unhealthy is None
         assert beside.decide("home", "v").arm in ARMS
-        assert beside._of("home").condition.reason is None
+        assert beside.writers.of("home").condition.reason is None
         beside.close()
         assert [each.kind for each in second.history("home")] == ["create", "upgrade"]
-        with having(old)[0], having(old)[1]:
+        with having(old):
             third = Engine.open(url, seed=3)
             with pytest.raises(Unavailable, match="another version of the kernels"):
                 third.decide("home", "v")
@@ -715,7 +722,7 @@ def test_a_node_notices_an_upgrade(url: str) -> None:
     first = Engine.open(url, seed=1)
     first.create("home", arms=ARMS)
     first._store._session.close()  # type: ignore[attr-defined] # its connection was lost, and with it its lock
-    with mock.patch("alphafair.engine.engine.CODE", "new"), mock.patch("alphafair.engine.writer.CODE", "new"):
+    with having("new"):
         second = Engine.open(url, seed=2)
         second.decide("home", "v")
     with pytest.raises(Unavailable, match="another version of the kernels"):
@@ -753,12 +760,12 @@ def test_a_database_without_experiments(postgres_server: Server) -> None:
         with pytest.raises(InvalidArgument, match="a database with the schema"):
             Engine.open(url, **options)  # type: ignore[arg-type]
     with Engine.open(url) as engine:
-        assert engine.was_empty
+        assert engine.writers.store.opened.was_empty
         assert engine.health()["ready"]
         assert engine.experiments() == []
         assert engine.verify() == 0
     with Engine.open(url, read_only=True) as reader:
-        assert not reader.was_empty
+        assert not reader.writers.store.opened.was_empty
         with pytest.raises(RequestError, match="opened for writing"):
             reader.create("home", arms=ARMS)
 
@@ -771,7 +778,7 @@ def test_nodes_that_start_at_once_make_the_tables_once(postgres_server: Server) 
     for thread in threads:
         thread.join()
     assert len(engines) == 4
-    assert sum(engine.was_empty for engine in engines) == 1
+    assert sum(engine.writers.store.opened.was_empty for engine in engines) == 1
     for engine in engines:
         engine.close()
 

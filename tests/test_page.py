@@ -270,8 +270,8 @@ def test_keys_are_listed_as_the_page_shows_them(locked: tuple[Running, dict[str,
 def test_frequent_contexts_are_computed_once_for_all_readers(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.engine.submit([Decide("home", f"v{k}") for k in range(30)])
     looks: list[int] = []
-    find = shop.engine.frequent_contexts
-    monkeypatch.setattr(shop.engine, "frequent_contexts", lambda *asked: looks.append(1) or find(*asked))
+    find = shop.service.reports.contexts
+    monkeypatch.setattr(shop.service.reports, "contexts", lambda *asked: looks.append(1) or find(*asked))
     monkeypatch.setattr(shared, "SECONDS", 60.0)
     path = "/experiments/home/contexts.json?limit=12"
     first = [get(shop, path) for _ in range(5)]
@@ -624,8 +624,8 @@ def test_stopping_the_service_ends_its_streams(tmp_path: Path) -> None:
 
 def test_many_watchers_share_one_look(shop: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
-    overview = shop.engine.overview
-    monkeypatch.setattr(shop.engine, "overview", lambda name: looks.append(1) or overview(name))
+    overview = shop.service.reports.overview
+    monkeypatch.setattr(shop.service.reports, "overview", lambda name: looks.append(1) or overview(name))
     clients = [httpx.Client(base_url=shop.url, timeout=60.0) for _ in range(10)]
     streams = [client.stream("GET", "/experiments/home/events") for client in clients]
     readers = [Events(stream.__enter__()) for stream in streams]

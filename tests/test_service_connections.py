@@ -280,7 +280,7 @@ def test_complete_requests_are_answered_before_the_shutdown(tmp_path: Path, half
     with running(path) as shop:
         shop.post("", {"name": "home", "arms": ARMS})
         lines = [connected(shop.port) for _ in range(3)]
-        with shop.engine._all_writers()[0].lock:  # the disk is slow
+        with shop.engine.writers.all()[0].lock:  # the disk is slow
             lines[0].sendall(decide("one"))
             lines[1].sendall(decide("two") + request("GET", "/health") + half)
             lines[2].sendall(chunked(DECISIONS, {"context": "v", "id": "three"}) + decide("four") + half)

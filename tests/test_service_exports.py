@@ -23,6 +23,7 @@ import pytest
 from alphafair import Engine
 from alphafair.child import Child, ChildFailed
 from alphafair.engine import Decide, Reward, export
+from alphafair.engine.reports import Reports
 from alphafair.service import keys
 from alphafair.service.api import exports, handlers
 from alphafair.service.http.connections import Timeouts
@@ -323,7 +324,7 @@ def test_an_export_is_a_consistent_snapshot(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create("home", arms=ARMS)
         fill(engine)
-        job = engine.export_job("home", "jsonl")
+        job = Reports(engine.writers).export_job("home", "jsonl")
         engine.submit([Reward(f"id-{k}", 0.25) for k in range(N_DECISIONS // 2, N_DECISIONS)])
         engine.decide("home", "later")
         engine.add_arm("home", "dan")

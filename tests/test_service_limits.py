@@ -172,7 +172,7 @@ def test_pipelined_requests_are_read_a_few_at_a_time(shop: Running) -> None:
     with connected(shop) as connection:
         sent = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * n
         sender = threading.Thread(target=connection.sendall, args=(sent + b"NONSENSE\r\n\r\n",))
-        with shop.engine._all_writers()[0].lock:  # the disk is slow
+        with shop.engine.writers.all()[0].lock:  # the disk is slow
             connection.sendall(HEAD + b"Content-Length: 16\r\n\r\n" + b'{"context": "v"}')
             sender.start()
             time.sleep(0.3)
@@ -408,7 +408,7 @@ def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
         shop.post("", {"name": "home", "arms": ARMS})
         shop.http.close()
         wait_for(lambda: not shop.service.connections.open)
-        with shop.engine._all_writers()[0].lock:  # the disk is slow
+        with shop.engine.writers.all()[0].lock:  # the disk is slow
             busy = [stack.enter_context(connected(shop)) for _ in range(10)]
             for connection in busy:
                 connection.sendall(HEAD + b'Content-Length: 16\r\n\r\n{"context": "v"}')
@@ -621,7 +621,7 @@ def test_searches_of_one_key_leave_threads_to_others(tmp_path: Path, monkeypatch
     ended, begun = threading.Event(), list[str]()
     with running(path) as shop, contextlib.ExitStack() as stack:
         shop.engine.create("home", arms=ARMS)
-        find = shop.engine.log_page
+        find = shop.service.reports.log_page
 
         def slow(name: str, wanted: LogFilter, limit: int) -> LogPage:
             begun.append(name)
@@ -629,7 +629,7 @@ def test_searches_of_one_key_leave_threads_to_others(tmp_path: Path, monkeypatch
                 assert ended.wait(30.0)
             return find(name, wanted, limit)
 
-        monkeypatch.setattr(shop.engine, "log_page", slow)
+        monkeypatch.setattr(shop.service.reports, "log_page", slow)
         stack.callback(ended.set)
         head = f"Host: localhost\r\nAuthorization: Bearer {tokens['one']}\r\n\r\n"
         for _ in range(40):

@@ -242,7 +242,7 @@ def test_request_times_are_counted_by_route(books: Bookkeeper) -> None:
         books.decide("home", f"{k}")
     assert books.shop.post("/home/decisions?x", {"context": "v"}).status_code == 200  # not the short way
     books.shop.http.get("/v1/experiments/home/decisions")
-    with books.shop.engine._all_writers()[0].lock:  # the disk is slow
+    with books.shop.engine.writers.all()[0].lock:  # the disk is slow
         waiting = threading.Thread(target=books.reward, args=("home", "0", 1.0))
         waiting.start()
         wait_for(lambda: any(each.requests for each in list(books.shop.service.connections.open)))

@@ -29,7 +29,7 @@ class Slow:
         self.problem: Exception | None = None
         self.delays: list[float] | None = None
 
-    def writer_of(self, name: Any) -> Slow:
+    def known(self, name: Any) -> Slow:
         return self
 
     def put(self, tickets: Sequence[Ticket]) -> bool:
@@ -70,7 +70,7 @@ def named(commands: Sequence[Any]) -> list[Any]:
 async def several(writer: Writer, *commands: Sequence[Any], by: str = "one") -> list[asyncio.Task[list[Any]]]:
     """Commands that are waiting now, or being committed where nothing else was."""
     tasks = [asyncio.create_task(writer.submit(key(by), named(each))) for each in commands]
-    while writer.engine.queue and not writer.engine.taken.is_set():  # type: ignore[attr-defined]
+    while writer.writers.queue and not writer.writers.taken.is_set():  # type: ignore[attr-defined]
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -193,7 +193,7 @@ def test_callers_take_turns_between_experiments_that_are_written_side_by_side(mo
     async def run() -> None:
         engine, queues = Slow(), dict[str, Gated]()
         engine.is_shared = True
-        engine.writer_of = lambda name: queues.setdefault(name, Gated(name))  # type: ignore[method-assign]
+        engine.known = lambda name: queues.setdefault(name, Gated(name))  # type: ignore[method-assign]
         writer = Writer(engine, max_waiting=1000, observe=lambda *_: None)  # type: ignore[arg-type]
 
         async def sent(*names: str, n: int, by: str) -> list[asyncio.Task[list[Any]]]:
@@ -286,8 +286,8 @@ def test_an_experiment_that_is_not_known_is_searched_once_for_a_burst() -> None:
             known.append(engine)
             return engine
 
-        engine.writer_of = lambda name: known[0] if known else None  # type: ignore[assignment, method-assign, return-value]
-        engine.search_writer = search  # type: ignore[attr-defined]
+        engine.known = lambda name: known[0] if known else None  # type: ignore[assignment, method-assign, return-value]
+        engine.search = search  # type: ignore[attr-defined]
         callers = [key(f"caller {k % 2}") for k in range(2 * writer_module.CHANGES)]
         answers = await asyncio.gather(*(writer.submit(each, [Command("a")]) for each in callers))
         assert answers == [["answer to a"]] * len(callers)

@@ -91,7 +91,7 @@ def prove(address: Address, *, keep_keys: bool) -> int:
             engine.verify()
         except PolicyFailed as failed:  # everything else was proved
             LOG.warning("%s cannot be verified. %s", failed.value, failed)
-        for each in engine._all_writers():
+        for each in engine.writers.all():
             for experiment in each.memory.by_key.values():
                 if not questions.snapshot_positions(each.store, experiment.key):
                     experiment.unsaved = max(1, experiment.unsaved)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from alphafair.engine.experiment import Experiment, checked_label, is_label
+from alphafair.engine.experiment import Experiment
 from alphafair.engine.requests import Activate, Decide, Request, Reward
+from alphafair.engine.state.settings import checked_label, is_label
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Behind, Store
 from alphafair.engine.verify import checksum

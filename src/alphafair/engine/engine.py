@@ -6,55 +6,41 @@ import contextlib
 import copy
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
-
-import numpy as np
+from typing import IO, Any, Self, TypeVar
 
 from alphafair import validate
-from alphafair.engine import reports
+from alphafair.engine import changes
 from alphafair.engine.addresses import open_store
 from alphafair.engine.batch import Batch
+from alphafair.engine.changes import CHANGES
 from alphafair.engine.clock import Clock, steady_ns
-from alphafair.engine.dates import date_of
-from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
-from alphafair.engine.experiment import (
-    CODE,
+from alphafair.engine.experiment import CODE, Experiment, state_bytes
+from alphafair.engine.memory import prove_loading
+from alphafair.engine.replay import policy_at, rollback_position, rolled_back
+from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
+from alphafair.engine.state.settings import (
     DEFAULT_CARRY,
-    POLICY_CHANGES,
-    Experiment,
-    change_policy,
     checked_label,
     checked_period,
     checked_settings,
     checked_start,
-    state_bytes,
 )
-from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
-from alphafair.engine.memory import prove_loading, unknown_experiment
-from alphafair.engine.replay import policy_at, rollback_position, rolled_back
-from alphafair.engine.reports import ContextProbabilities, DecisionStory, LogFilter, LogPage, Overview
-from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Context, Statement, Store
 from alphafair.engine.verify import check_rows, check_states, check_store
-from alphafair.engine.writer import Answer, Kind, Writer, closed
+from alphafair.engine.writer import Writer
+from alphafair.engine.writers import Writers, check_new
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
-from alphafair.jit import Kernels
 from alphafair.values import Account, Log, State
 from alphafair_client.answers import ChangeRecord, Outcome, Receipt, Status
 
-if TYPE_CHECKING:
-    from alphafair.engine.export import ExportJob
-
 DEFAULT_POLICY = "alpha-fair-adaptive"
-NOT_IN_HISTORY = ("books", "code", "summary", "tally")  # fields of a change that only the engine uses
 Result = TypeVar("Result")
 
 
@@ -93,22 +79,8 @@ class Engine:
         self._clock = Clock(clock, steady, judged=not store.opened.together)
         if store.opened.lock is not None:
             self._clock.restore(store.opened.lock.record)
-        self._closed = False
-        self._opening = threading.Lock()  # held while the list of writers changes
-        self._writers: dict[str, Writer] = {}  # of a database: by the name of its experiment
-        self._delays: list[float] | None = None
-        self._arguments: dict[str, Any] = {"clock": self._clock, "max_contexts": max_contexts}
-        self._arguments |= {"chance": random_source(seed), "ids": IdGenerator(seed)}
-        self._only: Writer | None = None  # of a file
-        self._missing: str | None = None  # why a database cannot be used
         try:
-            if store.opened.together:
-                self._only = Writer(store, **self._arguments)
-            else:
-                if not store.opened.read_only:
-                    store.announce(CODE)
-                    self._find_store()  # before anything is written: its clock may differ
-                self._find_writers()
+            self.writers = Writers(store, self._clock, seed, max_contexts)
             if not store.opened.read_only:
                 store.compact(at_once=True)
             self._check_clock()
@@ -143,38 +115,7 @@ class Engine:
 
         Events of other processes are counted once they have been taken in.
         """
-        return sum(each.memory.position for each in self._all_writers())
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes may write, too, and every experiment is written on its own."""
-        return self._only is None
-
-    @property
-    def readable_by_others(self) -> bool:
-        """Whether other users of this machine can open the file."""
-        return self._store.opened.readable_by_others
-
-    @property
-    def was_empty(self) -> bool:
-        """Whether the file or database did not exist, or was empty, before this engine opened it."""
-        return self._store.opened.was_empty
-
-    @property
-    def last_commit_seconds(self) -> float:
-        """How long the last commit took; of several experiments, the slowest."""
-        return max((each.last_commit_seconds for each in self._all_writers()), default=0.0)
-
-    @property
-    def delays(self) -> list[float] | None:
-        """Set a list to collect the seconds from decisions to rewards in it."""
-        return self._delays
-
-    @delays.setter
-    def delays(self, delays: list[float] | None) -> None:
-        self._delays = delays
-        for each in self._all_writers():
-            each.delays = delays
+        return sum(each.memory.position for each in self.writers.all())
 
     def __enter__(self) -> Self:
         return self
@@ -184,64 +125,12 @@ class Engine:
 
     def close(self) -> None:
         """Answer waiting requests, save snapshots so that opening is quick, and close the file."""
+        if self.writers.is_closed:
+            return
         with contextlib.ExitStack() as stack:
-            if self._closed:
-                return
             stack.callback(self._store.close)
-            stack.callback(setattr, self, "_closed", True)
             stack.callback(self._check_clock)
-            for each in self._all_writers():
-                stack.callback(each.close)
-
-    # writers: one in a file, one per experiment in a database
-
-    def _all_writers(self) -> list[Writer]:
-        return list(self._writers.values()) if self._only is None else [self._only]
-
-    def _find_writers(self) -> None:
-        """Open the writers of experiments that other processes have created."""
-        with self._opening:
-            for head in self._store.heads():
-                if head.name not in self._writers:
-                    self._writers[head.name] = self._opened(head.key)
-
-    def _opened(self, key: int) -> Writer:
-        opened = Writer(self._store.reader(), **self._arguments, key=key, n_experiments=lambda: len(self._writers))
-        opened.delays = self._delays
-        if self._missing is not None:
-            opened.block(self._missing)
-        return opened
-
-    def writer_of(self, name: Any) -> Writer | None:
-        """Return the writer of an experiment, as far as is known without asking a database."""
-        return self._writers.get(name) if self._only is None else self._only
-
-    def search_writer(self, name: Any) -> Writer | None:
-        """Return the writer of an experiment, after a look into the database if it is not known."""
-        self._check_open()
-        if self._only is None and name not in self._writers:
-            self._find_writers()
-        return self.writer_of(name)
-
-    def _of(self, name: Any) -> Writer:
-        """Return the writer of an experiment; refused if there is none."""
-        self._check_open()
-        if self._only is not None:
-            return self._only
-        if not isinstance(name, str):
-            raise unknown_experiment(name, self._writers)
-        if name not in self._writers:
-            self._find_writers()
-        if name not in self._writers:
-            raise unknown_experiment(name, self._writers)
-        return self._writers[name]
-
-    @contextlib.contextmanager
-    def _reading(self, name: str) -> Iterator[tuple[Writer, Experiment]]:
-        """Find an experiment, and keep writers out."""
-        writer = self._of(name)
-        with writer.reading() as memory:
-            yield writer, memory.find(name)
+            stack.callback(self.writers.close)
 
     def _writing(self, name: str, work: Callable[[Writer, Experiment, Batch], Result]) -> Result:
         """Change an experiment in the writer's turn, with an empty batch; `work` may be called several times.
@@ -249,12 +138,8 @@ class Engine:
         No boundary of a period lies before the moment of the batch.
         """
         self._check_writable()
-        writer = self._of(name)
+        writer = self.writers.of(name)
         return writer.write(lambda batch: work(writer, writer.memory.find(name), batch))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise closed()
 
     def _check_writable(self) -> None:
         if self._store.opened.read_only:
@@ -303,54 +188,7 @@ class Engine:
         In a database, where experiments are written side by side, each experiment has a transaction of its own.
         """
         self._check_writable()
-        return self._route(requests) if self._only is None else self._only.submit(requests)
-
-    def _route(self, requests: Sequence[Request]) -> list[Answer]:
-        """Answer the requests of every experiment by its writer."""
-        self._check_open()
-        answers: list[Any] = [None] * len(requests)
-        parts: dict[Writer, list[int]] = {}
-        nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
-        owners = self._owners(nameless) if nameless else {}
-        for k, request in enumerate(requests):
-            if nameless and isinstance(request, Decide) and isinstance(request.id, str):  # for those after it
-                found = owners.setdefault(request.id, [])
-                if isinstance(request.experiment, str) and request.experiment not in found:
-                    found.append(request.experiment)
-            try:
-                if type(request) not in (Decide, Reward, Activate):
-                    refused = "a Decide, Reward or Activate"
-                    raise RequestError("bad_request", "request", refused, request, "Pass one of those.")
-                name: Any = request.experiment
-                if name is None and not isinstance(request, Decide):
-                    if not isinstance(request.id, str):
-                        raise RequestError("bad_request", "id", "the id of a decision", request.id, "Pass receipt.id.")
-                    found = owners.get(request.id, [])
-                    if len(found) > 1:
-                        raise id_in_several(request.id)
-                    if not found:
-                        answers[k] = Outcome("unknown")
-                        continue
-                    (name,) = found
-                parts.setdefault(self._of(name), []).append(k)
-            except RequestError as refused_request:
-                unknown = refused_request.code == "unknown_experiment" and not isinstance(request, Decide)
-                answers[k] = Outcome("unknown") if unknown else refused_request
-        for writer, numbers in parts.items():
-            for k, answer in zip(numbers, writer.submit([requests[k] for k in numbers]), strict=True):
-                answers[k] = answer
-        return answers
-
-    def _owners(self, ids: Sequence[Any]) -> dict[str, list[str]]:
-        """Return the names of the experiments that have decisions with these ids."""
-        found = questions.find(self._store, [id for id in ids if isinstance(id, str)])
-        if found:
-            self._find_writers()
-        names = {each.memory.key: name for name, each in self._writers.items()}
-        owners: dict[str, list[str]] = {}
-        for decision in found:
-            owners.setdefault(decision.id, []).append(names[decision.experiment])
-        return owners
+        return self.writers.submit(requests)
 
     # time
 
@@ -360,10 +198,10 @@ class Engine:
         The time of an event cannot be taken back: from then on waiting times and periods follow this clock.
         """
         self._check_writable()
-        self._check_open()
+        self.writers.check_open()
         self._clock.accept()
-        if self.is_shared:
-            self._find_store()
+        if self.writers.is_shared:
+            self.writers.probe()
         self._check_clock()
 
     def _check_clock(self) -> None:
@@ -379,8 +217,8 @@ class Engine:
         decision has been settled by then.
         """
         self._check_writable()
-        self._check_open()
-        return sum(each.expire() for each in self._all_writers())
+        self.writers.check_open()
+        return sum(each.expire() for each in self.writers.all())
 
     def maintain(self) -> bool:
         """Do one short piece of background work and return whether there is more. Call it now and then.
@@ -389,12 +227,11 @@ class Engine:
         what other processes have written.
         """
         self._check_writable()
-        self._check_open()
-        if self._only is not None:
-            return self._only.maintain(self._maintain_file)
-        self._store.announce(CODE)
-        self._find_writers()
-        more = [each.maintain() for each in self._all_writers()]
+        self.writers.check_open()
+        if not self.writers.is_shared:
+            return any(each.maintain(self._maintain_file) for each in self.writers.all())
+        self.writers.look()
+        more = [each.maintain() for each in self.writers.all()]
         return any(more)
 
     def _maintain_file(self) -> None:
@@ -471,16 +308,13 @@ class Engine:
         }
         state = None if start is None else start.to_bytes()
         self._check_writable()
-        self._check_open()
-        writer = self._only
-        if writer is None:
-            self._find_writers()
-            self._check_new(name, self._writers)
-            writer = self._opened(self._store.numbers().new_key())
-        memory = writer.memory
 
-        def work(batch: Batch) -> None:
-            self._check_new(name, memory.experiments)
+        def create(writer: Writer) -> None:
+            writer.write(lambda batch: work(writer, batch))
+
+        def work(writer: Writer, batch: Batch) -> None:
+            memory = writer.memory
+            check_new(name, memory.experiments)
             key = batch.numbers.new_key() if memory.key is None else memory.key
             part = batch.create(key, name, json.dumps(body), state, self._actor.get())
             experiment = part.experiment
@@ -491,27 +325,15 @@ class Engine:
             batch.also(lambda: memory.add(experiment))
             writer.commit(batch)
 
-        writer.write(work)
-        if self._only is None:
-            with self._opening:
-                self._writers.setdefault(name, writer)
-
-    def _check_new(self, name: str, known: Mapping[str, Any]) -> None:
-        if name in known:
-            raise RequestError("experiment_exists", "name", "new", name, "Choose another, or use the existing one.")
+        self.writers.create(name, create)
 
     def experiments(self) -> list[str]:
         """Return the names of all experiments, in the order of their creation."""
-        self._check_open()
-        if self._only is None:
-            self._find_writers()
-            return sorted(self._writers, key=lambda name: self._writers[name].memory.key or 0)
-        with self._only.reading() as memory:
-            return list(memory.experiments)
+        return self.writers.names()
 
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
-        with self._reading(name) as (writer, experiment):
+        with self.writers.reading(name) as (writer, experiment):
             return experiment.status(writer.memory.max_contexts_of(experiment))
 
     def add_arm(
@@ -527,44 +349,30 @@ class Engine:
 
         Where arms have groups, pass its `group`; an `entitlement` is that of a new group.
         """
-        self._change(name, "add_arm", lambda found, now: found.checked_arrival(arm, account, group, entitlement))
+        self._change(name, "add_arm", arm, account, group, entitlement)
 
     def retire_arm(self, name: str, arm: str) -> None:
         """Never draw an arm again; its late rewards still count."""
-
-        def retired(experiment: Experiment, now: int) -> dict[str, Any] | None:
-            number = experiment.number_of(arm)
-            if number in experiment.retired:
-                return None
-            if len(experiment.live_arms) == 1:
-                raise RequestError("last_arm", "arm", "one of at least two live arms", arm, "Add another first.")
-            return {"arm": number}
-
-        self._change(name, "retire_arm", retired)
+        self._change(name, "retire_arm", arm)
 
     def mask_arm(self, name: str, arm: str) -> None:
         """Do not draw an arm until it is unmasked: out of stock, for example."""
-        self._change(name, "mask_arm", lambda found, now: {"arm": found.number_of(arm)})
+        self._change(name, "mask_arm", arm)
 
     def unmask_arm(self, name: str, arm: str) -> None:
         """Draw a masked arm again."""
-        self._change(name, "unmask_arm", lambda found, now: {"arm": found.number_of(arm)})
+        self._change(name, "unmask_arm", arm)
 
     def set_alpha(self, name: str, alpha: float) -> None:
         """Use another alpha from now on, from 0 to inf; accounts and what was learned about rewards stay."""
-        self._change(name, "set_alpha", lambda found, now: {"alpha": json_alpha(validate.alpha(alpha))})
+        self._change(name, "set_alpha", alpha)
 
     def new_period(self, name: str, carry: float | None = None) -> None:
         """Start a period now: every account R becomes 1 + carry (R - 1); by default with the experiment's `carry`.
 
         What was learned about rewards stays. Periods that end by the calendar still end when they would have.
         """
-
-        def begun(experiment: Experiment, now: int) -> dict[str, Any]:
-            part = experiment.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
-            return experiment.period_change(now, part)
-
-        self._change(name, "new_period", begun)
+        self._change(name, "new_period", carry)
 
     def set_period(
         self,
@@ -580,23 +388,23 @@ class Engine:
         whole periods; by default the calendar stays if the length of a period does, and starts now otherwise. `carry`
         stays unless it is passed.
         """
-        self._change(name, "set_period", lambda found, now: found.period_setting(now, period, period_start, carry))
+        self._change(name, "set_period", period, period_start, carry)
 
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
-        self._change(name, "pause", lambda found, now: {})
+        self._change(name, "pause")
 
     def resume(self, name: str) -> None:
         """Accept decisions again."""
-        self._change(name, "resume", lambda found, now: {})
+        self._change(name, "resume")
 
-    def _change(self, name: str, kind: str, body: Callable[[Experiment, int], dict[str, Any] | None]) -> None:
-        """Make a change whose body follows from the experiment and the time; none where it is None."""
+    def _change(self, name: str, kind: str, *arguments: Any) -> None:
+        """Make a change of a kind, if there is anything to change: see `changes`."""
 
         def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
-            fields = body(experiment, batch.at)
-            if fields is not None:
-                self._commit_change(writer, experiment, batch, kind, fields)
+            body = CHANGES[kind].check(experiment, batch.at, *arguments)
+            if body is not None:
+                self._commit_change(writer, experiment, batch, kind, body)
 
         self._writing(name, work)
 
@@ -614,11 +422,11 @@ class Engine:
         change = batch.change(
             experiment, kind, json.dumps(body), lambda change: experiment.apply(change, policy), by=self._actor.get()
         )
-        if kind in POLICY_CHANGES:
+        if CHANGES[kind].policy is not None:
             policy = experiment.policy
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
-                change_policy(policy, change)
+                changes.apply_to_policy(policy, change)
         batch.also(writer.memory.find_periodic)
         writer.commit(batch, statements)
 
@@ -662,18 +470,15 @@ class Engine:
         """
 
         def work(writer: Writer, experiment: Experiment, batch: Batch) -> None:
-            number = experiment.contexts.get(checked_label("context", context))
-            if number is None:
-                repair = "There is nothing to erase."
-                raise RequestError("unknown_context", "context", f"a context of {name}", context, repair)
-            statements = questions.erasure(writer.store, experiment.key, number, self._arguments["ids"].next)
+            body = changes.existing_context(experiment, batch.at, context)
+            statements = questions.erasure(writer.store, experiment.key, body["context"], self.writers.ids.next)
 
             def forget() -> None:
                 del experiment.contexts[context]
                 writer.memory.decisions.clear()
 
             batch.also(forget)
-            self._commit_change(writer, experiment, batch, "erase", {"context": number}, statements)
+            self._commit_change(writer, experiment, batch, "erase", body, statements)
             self._store.compact(at_once=False)
 
         self._writing(name, work)
@@ -685,10 +490,11 @@ class Engine:
         They are removed when no other process reads the file, or, if it has over 32 MiB, when it is next opened for
         writing. A database removes them on its own, by vacuuming; they are not counted.
         """
-        self._check_open()
-        if self._only is None:
+        self.writers.check_open()
+        if self.writers.is_shared:
             return 0
-        with self._only.reading():
+        (writer,) = self.writers.all()
+        with writer.reading():
             return questions.n_erasures(self._store)
 
     @contextlib.contextmanager
@@ -702,74 +508,8 @@ class Engine:
 
     def history(self, name: str) -> list[ChangeRecord]:
         """Return every change, oldest first: creation, alpha, arms, periods, pauses, rollbacks, erasures."""
-        with self._reading(name) as (_, experiment):
-            return _history(experiment)
-
-    # reports
-
-    def kernels(self, name: str) -> Kernels | None:
-        """Return the kernels that the policy of an experiment runs on; None if it has none that works."""
-        with self._reading(name) as (_, experiment):
-            return Kernels.of(experiment.policy) if experiment.has_policy else None
-
-    def overview(self, name: str, *, changes: bool = True) -> Overview:
-        """Return an experiment at one moment, with what happened over time and, with `changes`, all of these."""
-        with self._reading(name) as (writer, experiment):
-            history = _history(experiment) if changes else []
-            most = writer.memory.max_contexts_of(experiment)
-            return reports.overview(experiment, writer.now(), most, history)
-
-    def has(self, name: str) -> bool:
-        """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
-        return any(name in each.memory.experiments for each in self._all_writers())
-
-    def version(self, name: str) -> int:
-        """The position of the last change of an experiment, as far as is known without waiting for the writer."""
-        found = [
-            each.memory.experiments[name].version for each in self._all_writers() if name in each.memory.experiments
-        ]
-        return max(found, default=-1)
-
-    def frequent_contexts(
-        self, name: str, search: str = "", limit: int = 40, offset: int = 0
-    ) -> tuple[list[str], int, list[ContextProbabilities]]:
-        """Return the live arms, the number of contexts that match, and some: those with the most decisions first.
-
-        A context matches if its label contains `search`, in any case.
-        """
-        with self._reading(name) as (_, experiment):
-            arms, n_contexts = experiment.live_arms, experiment.n_contexts
-            experiment.summary.flush()
-            counts, contexts = experiment.summary.contexts.copy(), experiment.contexts.copy()
-        numbers = reports.matching(contexts, search) if search else np.arange(n_contexts)
-        wanted = reports.most_frequent(numbers, counts, offset, limit).tolist()
-        labels = reports.labels_of(contexts, wanted)
-        found: list[ContextProbabilities] = []
-        for first in range(0, len(wanted), reports.AT_ONCE):
-            some = wanted[first : first + reports.AT_ONCE]
-            with self._reading(name) as (_, experiment):
-                probabilities = reports.probabilities(experiment, some)
-            decisions = [int(counts[each]) if each < len(counts) else 0 for each in some]
-            found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
-        return arms, len(numbers), found
-
-    def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
-        """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
-        with self._reading(name) as (writer, experiment):
-            store, last = writer.store, experiment.position
-        with store.reader() as reader:
-            return reports.log_page(reader, experiment, wanted, last, limit)
-
-    def decision_story(self, name: str, id: str) -> DecisionStory:
-        """Return one decision, with the settings of its experiment at that time and the changes since."""
-        with self._reading(name) as (writer, experiment):
-            store, position, changes = writer.store, experiment.position, _history(experiment)
-        with store.reader() as reader:
-            row = questions.log_row(reader, experiment.key, checked_label("id", id))
-        if row is None:
-            repair = "Check the id. Ids of erased contexts are removed."
-            raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
-        return reports.story(experiment, row, changes, position)
+        with self.writers.reading(name) as (_, experiment):
+            return changes.history(experiment)
 
     # logs, copies and proof
 
@@ -777,7 +517,7 @@ class Engine:
         """Return all decisions that have a reward, in their order."""
         from alphafair.engine.export import read_log
 
-        with self._reading(name) as (writer, experiment):
+        with self.writers.reading(name) as (writer, experiment):
             store = writer.store
         return read_log(store, experiment)
 
@@ -785,47 +525,9 @@ class Engine:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""
         from alphafair.engine.export import write_log
 
-        with self._reading(name) as (writer, experiment):
+        with self.writers.reading(name) as (writer, experiment):
             store, until = writer.store, experiment.position
         return write_log(store, experiment, until, target, format)
-
-    def export_job(self, name: str, format: str) -> ExportJob:
-        """Return an export of the log as it is now, to be run by another process."""
-        from alphafair.engine.export import ExportJob, checked_format
-
-        with self._reading(name) as (_, experiment):
-            until = experiment.position
-        format = checked_format(experiment, format)
-        return ExportJob(self._store.address, experiment.name, experiment.key, experiment.full, until, format)
-
-    def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
-        """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
-        with self._reading(name) as (_, experiment):
-            groups = experiment.policy.groups if experiment.has_policy else None
-            return WhatIfJob(
-                address=self._store.address,
-                experiment=experiment.key,
-                name=name,
-                position=experiment.position,
-                full=experiment.full,
-                rounds=rounds,
-                rewards=experiment.tally.rewards + experiment.tally.defaulted,
-                reward_range=(experiment.low, experiment.high),
-                alpha=experiment.alpha,
-                groups=None if groups is None or groups.is_default else groups.settings(),
-            )
-
-    def probabilities_job(self, story: DecisionStory) -> ProbabilitiesJob:
-        """Return the distribution that a decision was drawn from, to be recomputed by another process."""
-        row = story.row
-        return ProbabilitiesJob(
-            address=self._store.address,
-            experiment=story.at_that_time.key,
-            name=story.experiment,
-            position=row.state_version,
-            context=row.context,
-            available=None if row.available is None else tuple(story.available.tolist()),
-        )
 
     def verify(self, progress: Callable[[int], None] | None = None) -> int:
         """Replay the whole log and compare every propensity, every snapshot and the state in memory, bit by bit.
@@ -834,18 +536,16 @@ class Engine:
         have its decision. Returns the number of events; raises `Mismatch` with the first difference. Steps of older
         code cannot be repeated exactly, so they are accepted up to the state saved at the upgrade.
         """
-        self._check_open()
-        if self._only is None:
-            self._find_writers()
-        n_events, unproved, engines = 0, list[PolicyFailed](), self._all_writers()
-        for each in engines:
+        writers = self.writers.found()
+        n_events, unproved = 0, list[PolicyFailed]()
+        for each in writers:
             with each.reading() as memory, each.store.reader() as reader:
                 reader.check_pages()
                 with reader.at_one_moment():
                     is_same = not memory.is_behind()  # otherwise another process has written since
                     labels = {key: found.contexts for key, found in memory.by_key.items()}
                     check_rows(reader, labels.keys(), labels if is_same else None)
-                    if each is engines[0]:
+                    if each is writers[0]:
                         check_store(reader)
                 try:
                     check_states(reader, memory.by_key, progress)
@@ -870,49 +570,17 @@ class Engine:
         After a failed commit, or before the first, a write as large as a commit is tried and rolled back. Without
         `probe` nothing is tried, and the answer takes no time: it is what was found the last time.
         """
-        engines = self._all_writers()
-        reason = None
-        if not (self._closed or self._store.opened.read_only):
-            if probe or self._only is not None:
-                self._find_store()
-            reason = self._missing
-            for each in engines:
-                if probe and reason is None and each.condition.must_try:
-                    each.try_to_recover()
-        if self._closed:
-            reason = "closed"
-        if reason is None and not self._store.opened.read_only:
-            reason = self._clock.problem
-        for each in engines:
-            if reason is None:
-                reason = each.condition.reason
-        experiments = [found for each in engines for found in list(each.memory.by_key.values())]
+        reason, writers = self.writers.problem(probe=probe), self.writers.all()
+        experiments = [found for each in writers for found in list(each.memory.by_key.values())]
         return {
             "ready": reason is None,
             "reason": reason,
             "position": self.position,
-            "waiting": sum(len(each.queue) for each in engines),
-            "last_commit_seconds": self.last_commit_seconds,
-            "clock_behind_seconds": max((each.clock_behind_seconds for each in engines), default=0.0),
+            "waiting": sum(len(each.queue) for each in writers),
+            "last_commit_seconds": self.writers.last_commit_seconds,
+            "clock_behind_seconds": max((each.clock_behind_seconds for each in writers), default=0.0),
             "unhealthy": {each.name: each.unhealthy for each in experiments if each.unhealthy},
         }
-
-    def _find_store(self) -> None:
-        """Find out whether the file is still there, or the database answers; if not, requests are refused."""
-        engines = self._all_writers()
-        if self._only is not None and self._only.condition.kind in (Kind.BLOCKED, Kind.STALE):
-            return  # a probe finds out
-        try:
-            self._store.probe()
-        except Unavailable as problem:
-            for each in engines:
-                if each.condition.kind is not Kind.BLOCKED:
-                    each.block(str(problem))
-            if self.is_shared:  # there may be no experiment yet
-                self._missing = str(problem)
-        else:
-            self._missing = None
-            self._clock.confirm()
 
 
 @contextlib.contextmanager
@@ -925,29 +593,3 @@ def _as_policy_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     except Exception as problem:
         what = f"{doing}: {type(problem).__name__}: {problem}"
         raise PolicyFailed(experiment.name, what) from problem
-
-
-def _history(experiment: Experiment) -> list[ChangeRecord]:
-    return [
-        ChangeRecord(
-            change.position,
-            date_of(change.at),
-            change.kind,
-            change.by,
-            _details(experiment, change),
-        )
-        for change in experiment.changes
-    ]
-
-
-def _details(experiment: Experiment, change: Change) -> dict[str, Any]:
-    """Return the fields of a change for readers, with arms by label, and periods in seconds and by their date."""
-    details = {key: value for key, value in json.loads(change.body).items() if key not in NOT_IN_HISTORY}
-    if change.kind in ("create", "set_period"):
-        if details.get("period") is not None:
-            details["period"] /= 1e6
-        if "period_start" in details:
-            details["period_start"] = date_of(details["period_start"]).isoformat()
-    if isinstance(details.get("arm"), int):
-        details["arm"] = experiment.arms[details["arm"]]
-    return details

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import logging
-import math
 import operator
 import random
-import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -21,7 +16,10 @@ from numpy.typing import NDArray
 
 from alphafair import metrics, validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine.dates import date_of, microseconds
+from alphafair.engine import changes
+from alphafair.engine.changes import alpha_of
+from alphafair.engine.dates import date_of
+from alphafair.engine.state.settings import DEFAULT_CARRY, checked_period
 from alphafair.engine.steps import Steps, Tally, follow
 from alphafair.engine.store.ledger import Change
 from alphafair.engine.summary import Fairness, Summary, unknown
@@ -29,37 +27,16 @@ from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, encoda
 from alphafair.groups import Groups
 from alphafair.jit import OF_STATES, fingerprint
 from alphafair.values import Feedback, State, Vector
-from alphafair_client.answers import LONGEST_LABEL, GroupStatus, PeriodStatus, Status
+from alphafair_client.answers import GroupStatus, PeriodStatus, Status
 
 CODE = fingerprint(OF_STATES)  # with other code the same log may lead to other bits
 LONGEST_REASON: Final = 300
 CHECKED = 1 << 20  # numbers of a state that are checked in one step
 DRAWING, SAVING, REPORTING = "drawing an arm", "saving its state", "reporting"  # failures that a policy survives
 LOG = logging.getLogger("alphafair.engine")
-NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
-POLICY_CHANGES = ("add_arm", "retire_arm", "set_alpha", "new_period")  # changes that a policy takes part in
-GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 CONTEXT_COPIES: Final = 5  # of a context's state that may exist at once while the state grows, is saved or is loaded
-DEFAULT_CARRY: Final = 0.5
-SHORTEST_PERIOD: Final = 60.0  # seconds
-A_DATE: Final = "Pass, for example, 2024-01-01T00:00Z."
 LABEL_BYTES: Final = 1_000  # of a label of 200 characters and its entry in the table of labels
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 Saved = TypeVar("Saved")
-
-
-def is_label(value: str) -> bool:
-    plain = value.isascii() and value.isprintable()  # true of nearly all labels, and faster than the pattern
-    return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
-
-
-def checked_label(argument: str, value: Any) -> str:
-    """Return a label that can be stored, printed and put into a URL, as a built-in string."""
-    if isinstance(value, str) and is_label(value):
-        return str(value)
-    shown = value[:40] if isinstance(value, str) else value
-    allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
-    raise RequestError("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
 
 
 class Experiment:
@@ -113,7 +90,7 @@ class Experiment:
         self.tally.add_arms(len(self.arms))
         self.summary = Summary(created.at, len(self.arms))
         self.policy_name: str = body["policy"]
-        self.alpha: float | None = _alpha_of(body["settings"])
+        self.alpha: float | None = alpha_of(body["settings"])
         self.full, self.only_draws = False, False
         self.problems: dict[str, str] = {}  # what the policy failed at, and why
         self._failed_in: int | None = None  # the context whose draw failed
@@ -296,41 +273,15 @@ class Experiment:
             self._policy = policy
         elif self._policy is not None:
             try:
-                change_policy(self._policy, change)
+                changes.apply_to_policy(self._policy, change)
             except Exception as problem:
                 self.drop_policy(f"changing at position {change.position}", problem)
 
     def note(self, change: Change) -> None:
         """Make a change, except for what it does to the policy."""
-        body = json.loads(change.body)
         self._playable = None
         self.summary.advance(change.at, self.fairness)
-        if change.kind == "add_arm":
-            self.arm_numbers[body["arm"]] = len(self.arms)
-            self.arms.append(body["arm"])
-            self.tally.add_arms(len(self.arms))
-            self.summary.add_arm()
-            self.playable_since.append(change.at)
-            self.added_at.append(change.at)
-        elif change.kind == "retire_arm":
-            self.retired.add(body["arm"])
-            self.retired_at[body["arm"]] = change.at
-        elif change.kind == "mask_arm":
-            self.masked.add(body["arm"])
-        elif change.kind == "unmask_arm":
-            self.masked.discard(body["arm"])
-            self.playable_since[body["arm"]] = change.at
-        elif change.kind == "set_alpha":
-            self.alpha = _alpha_of(body)
-        elif change.kind in ("pause", "resume"):
-            self.paused = change.kind == "pause"
-        elif change.kind == "upgrade":
-            self.code = body["code"]
-        elif change.kind == "new_period":
-            self._begin_period(change, body)
-        elif change.kind == "set_period":
-            self.period, self.period_start, self.carry = body["period"], body["period_start"], body["carry"]
-            self.next_boundary = self._boundary_after(change.at)
+        changes.apply_to_experiment(self, change)
         self.version = change.position
         self.changes.append(change)
 
@@ -370,7 +321,11 @@ class Experiment:
         fields = {"carry": DEFAULT_CARRY, "period_start": kept} | fields
         return fields | {"period": length}
 
-    def _begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
+    def set_calendar(self, change: Change, body: Mapping[str, Any]) -> None:
+        self.period, self.period_start, self.carry = body["period"], body["period_start"], body["carry"]
+        self.next_boundary = self._boundary_after(change.at)
+
+    def begin_period(self, change: Change, body: Mapping[str, Any]) -> None:
         books = body["books"]
         numbers = books["rewards"], books["entry_accounts"], books["accounts"]
         self._closed_periods.append(self._period_status(books["ended"], change.position - 1, *numbers))
@@ -541,24 +496,6 @@ class Experiment:
             raise RequestError("unknown_arm", argument, f"an arm of {self.name}", arm, repair)
         return number
 
-    def checked_arrival(self, arm: Any, account: Any, group: Any, entitlement: Any) -> dict[str, Any]:
-        """Return the body of the change that adds an arm."""
-        checked_label("arm", arm)
-        validate.account(account)
-        groups = self.group_of
-        if arm in self.arm_numbers:
-            raise RequestError("arm_exists", "arm", "new", arm, "Choose another name: retired arms keep theirs.")
-        if bool(groups) == (group is None):
-            allowed = "passed: every arm of this experiment has one" if groups else "left out: arms have no groups"
-            raise RequestError("bad_request", "group", allowed, group, "See the experiment's groups.")
-        if group is not None:
-            checked_label("group", group)
-        if entitlement is not None and group in groups.values():
-            repair = "The group keeps its entitlement."
-            raise RequestError("bad_request", "entitlement", "left out for an existing group", entitlement, repair)
-        body = {"arm": arm, "account": account, "group": group, "entitlement": entitlement}
-        return {key: value for key, value in body.items() if value is not None}
-
     def mask(self, available: Iterable[str] | None) -> NDArray[np.bool_] | None:
         """Return which arms can be played now, or None where all live arms can."""
         if available is None and not self.masked:
@@ -628,12 +565,6 @@ class Experiment:
 # policies and their states
 
 
-def _alpha_of(fields: Mapping[str, Any]) -> float | None:
-    """Return the alpha of a change, which has infinity as a string."""
-    alpha = fields.get("alpha")
-    return math.inf if alpha == "inf" else alpha
-
-
 def state_bytes(policy: BasePolicy) -> bytes:
     """Return the state of a policy as bytes; refused where it could not be loaded again."""
     state = policy.snapshot()
@@ -666,168 +597,9 @@ def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
-def change_policy(policy: BasePolicy, change: Change) -> None:
-    """Do to a policy what a change asks of it, if anything."""
-    if change.kind in POLICY_CHANGES:
-        body = json.loads(change.body)
-        if change.kind == "add_arm":
-            _add_arm(policy, body)
-        elif change.kind == "retire_arm":
-            policy.retire(body["arm"])
-        elif change.kind == "new_period":
-            policy.new_period(body["carry"])
-        else:
-            policy.set_alpha(body["alpha"])
-
-
-def _add_arm(policy: BasePolicy, body: Mapping[str, Any]) -> None:
-    group, entitlement = ([body[key]] if body.get(key) is not None else None for key in ("group", "entitlement"))
-    groups: dict[str, Any] = {} if group is entitlement is None else {"groups": Groups(group, entitlement)}
-    policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **groups)
-
-
 def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity: float) -> None:
     """Refuse what is not a distribution, or does not draw the arm with its propensity."""
     sums_to_one = probabilities.shape == (n_arms,) and abs(float(probabilities.sum()) - 1.0) <= 1e-6
     if not sums_to_one or probabilities.min() < 0.0 or probabilities[arm] != propensity:
         shown = reprlib.repr(probabilities.tolist())
         raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
-
-
-# arguments of `Engine.create` and `Engine.set_period`
-
-
-def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
-    """Return the fields of a change that sets a period; without a period only a carry that is not the default."""
-    carry = validate.number("carry", carry, low=0.0, high=1.0)
-    if period is None:
-        if start is not None:
-            repair = "Pass period as well, such as 7d."
-            raise RequestError("bad_request", "period_start", "passed with period", start, repair)
-        return {} if carry == DEFAULT_CARRY else {"carry": carry}
-    seconds = validate.duration("period", period)
-    if seconds < SHORTEST_PERIOD:
-        repair = "Pass, for example, 24h or 7d."
-        raise InvalidArgument("period", f"at least {SHORTEST_PERIOD:g} seconds", period, repair)
-    fields: dict[str, Any] = {"period": int(seconds * 1e6), "carry": carry}
-    if start is not None:
-        try:
-            at = microseconds(start if isinstance(start, datetime) else datetime.fromisoformat(start))
-        except (OverflowError, TypeError, ValueError):
-            raise InvalidArgument("period_start", "a date, with a time or without", start, A_DATE) from None
-        if any(microseconds(date_of(each)) != each for each in (at, at + fields["period"])):
-            allowed = "a date whose first period begins and ends in the years 1 to 9999, in UTC"
-            raise InvalidArgument("period_start", allowed, start, A_DATE)
-        fields["period_start"] = at
-    return fields
-
-
-def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
-    kind = POLICIES[validate.choice("policy", policy, POLICIES)]
-    return dict(_created(kind, 1, arms, settings).settings)
-
-
-def checked_start(
-    start: Any, policy: Any, arms: Sequence[str], contexts: Sequence[str], settings: Mapping[str, Any]
-) -> BasePolicy:
-    """Return the policy of a state; refused where it passes no check of a new policy, or other arguments differ.
-
-    The state decides the policy and its settings. Arguments beside it would be dropped, so each must be left out or
-    have the same value.
-    """
-    ready = load_policy(start)
-    if policy is not None:
-        validate.choice("policy", policy, POLICIES)
-    if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
-        allowed = f"a state with {len(arms)} arms, none of them retired, and {len(contexts)} contexts"
-        got = {"arms": ready.n_arms, "live": len(ready.live_arms), "contexts": ready.n_contexts}
-        raise RequestError("bad_request", "start", allowed, got, "Name every arm and context of the state, in order.")
-    expected = start.arrays.get("pending")
-    if expected is not None and np.any(expected):
-        repair = "Update the policy with the rewards that it expects, or give them up with forgo, before its snapshot."
-        raise RequestError("bad_request", "start", "a state without pending rewards", float(np.sum(expected)), repair)
-    differing = {} if policy in (None, ready.name) else {"policy": policy}
-    if not differing:  # settings of another policy would be checked against the wrong names
-        created = _created(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
-        differing = {
-            name: value for name, value in settings.items() if created.settings.get(name) != ready.settings.get(name)
-        }
-    if differing:
-        in_start = {"policy": ready.name, **ready.settings}
-        same = ", ".join(f"{name}={in_start.get(name)!r}" for name in differing)
-        repair = "Leave it out, or change the policy before you take its snapshot."
-        allowed = f"left out, or the same as in start ({same})"
-        raise RequestError("bad_request", ", ".join(differing), allowed, _one_or_all(differing), repair)
-    return ready
-
-
-def _one_or_all(values: Mapping[str, Any]) -> Any:
-    return next(iter(values.values())) if len(values) == 1 else dict(values)
-
-
-def _created(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
-    """Create a policy; refused where it does not accept a setting, needs another one, or has features."""
-    arguments = {name: value for name, value in settings.items() if value is not None}
-    if "groups" in arguments:
-        arguments["groups"] = checked_groups(arguments["groups"], arms)
-    accepted = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
-    for name in settings:
-        if name not in accepted:
-            allowed = f"left out: {kind.name} accepts {', '.join(accepted) or 'no settings'}"
-            repair = "Leave it out, or choose a policy that accepts it."
-            raise RequestError("bad_request", name, allowed, settings[name], repair)
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
-            raise RequestError("bad_request", name, f"passed: {kind.name} requires it", None, f"Pass {name}=....")
-    _refuse_features(arguments.get("n_features"))  # before the policy allocates memory for them
-    created: BasePolicy = kind(n_contexts, len(arms), **arguments)
-    _refuse_features(created.n_features)
-    return created
-
-
-def _refuse_features(n_features: Any) -> None:
-    if n_features:
-        repair = "Turn features into context labels first: see alphafair.preprocessing.cluster."
-        raise RequestError("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)
-
-
-def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
-    """Return groups as a policy takes them, where arms have numbers: in the order of arms, or of groups."""
-    groups = value
-    if isinstance(value, Mapping) and {*value} <= GROUP_FIELDS:
-        groups = Groups(**value)
-    elif isinstance(value, list | tuple | np.ndarray):
-        groups = Groups(value)
-    if not isinstance(groups, Groups):
-        allowed = "a list of labels, one per arm, or a Groups(labels, entitlements, pull_floor)"
-        raise RequestError(
-            "bad_request", "groups", allowed, value, "Name the group of every arm, in the order of arms."
-        )
-    labels = _checked_group_labels(groups.labels, arms)
-    numbers = {"entitlements": (groups.entitlements, 1.0), "pull_floor": (groups.pull_floor, 0.0)}
-    if labels is None:
-        for name, (by_arm, missing) in numbers.items():
-            if isinstance(by_arm, Mapping):
-                unknown = sorted({*by_arm} - {*arms}, key=str)
-                if unknown:
-                    raise RequestError(
-                        "bad_request", name, "by arm", unknown[0], "Name arms, or pass labels of groups."
-                    )
-                numbers[name] = [by_arm.get(arm, missing) for arm in arms], missing
-    return Groups(labels, **{name: given for name, (given, _) in numbers.items()})
-
-
-def _checked_group_labels(labels: Any, arms: Sequence[str]) -> list[str] | None:
-    """Return the group of every arm, from a list in the order of arms or a mapping by arm; None without groups."""
-    if labels is None:
-        return None
-    if isinstance(labels, Mapping):
-        if {*labels} != {*arms}:
-            odd = sorted({*labels} ^ {*arms}, key=str)[:5]
-            raise RequestError("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
-        labels = [labels[arm] for arm in arms]
-    if not isinstance(labels, list | tuple | np.ndarray):
-        repair = "Name the group of every arm, in the order of arms."
-        raise RequestError("bad_request", "groups", "a list of labels, or a mapping from arm to label", labels, repair)
-    return [checked_label("groups", label) for label in labels]

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
-from alphafair.engine.experiment import LOG, Experiment, change_policy, same_state
+from alphafair.engine.changes import apply_to_policy
+from alphafair.engine.experiment import LOG, Experiment, same_state
 from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, EventColumns, Store, split_state
@@ -586,7 +587,7 @@ def rolled_back(store: Store, experiment: Experiment, policy: BasePolicy, positi
     policy.grow(n_contexts=max(experiment.n_contexts, policy.n_contexts))
     for change in experiment.changes:
         if change.position > position:
-            change_policy(policy, change)
+            apply_to_policy(policy, change)
     settled = questions.settled_between(store, experiment.key, position, end)
     if settled:
         rows = [(decision, EXPIRED, context, arm, propensity, 0.0) for decision, context, arm, propensity in settled]

@@ -9,19 +9,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import metrics
+from alphafair.engine import changes
 from alphafair.engine.experiment import Experiment
+from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
+from alphafair.engine.state.settings import checked_label
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import FoundRow, LogSearch, Store
 from alphafair.engine.summary import Fairness, Summary
+from alphafair.engine.writers import Writers
+from alphafair.errors import RequestError
+from alphafair.jit import Kernels
 from alphafair.values import Feedback, Vector
 from alphafair.values.available import unpacked
 from alphafair_client.answers import ChangeRecord, Status
+
+if TYPE_CHECKING:
+    from alphafair.engine.export import ExportJob
 
 AT_ONCE: Final = 25  # contexts whose probabilities are computed while requests wait
 STRETCH: Final = 20_000  # positions of the log that one query searches
@@ -37,7 +46,7 @@ SOURCES_OF: Final = {state: source for source, state in STATES.items()}
 ERASED: Final = "erased-"
 
 
-class Certificate(NamedTuple):
+class Bounds(NamedTuple):
     """Bounds that hold for a run with full information; None where the policy has none."""
 
     welfare_ratio: float | None  # of the best fixed policy's welfare to the present one
@@ -52,7 +61,7 @@ class Overview(NamedTuple):
     status: Status
     summary: Summary  # a copy, without decisions per context
     fairness: Fairness  # now
-    certificate: Certificate | None
+    bounds: Bounds | None
     group_of: dict[str, str]  # of every arm; empty where arms are on their own
     playable_since: list[int]  # by arm: when it was added or last unmasked, in microseconds
     lifetimes: list[tuple[int, int | None]]  # by arm: when it was added, and when it was retired
@@ -101,7 +110,119 @@ class DecisionStory(NamedTuple):
     position: int  # of the last event of the experiment, now
 
 
-def overview(experiment: Experiment, now: int, max_contexts: int, changes: list[ChangeRecord]) -> Overview:
+class Reports:
+    """What the service shows beside the answers of the engine. Nothing here is written."""
+
+    def __init__(self, writers: Writers) -> None:
+        self._writers = writers
+
+    def kernels(self, name: str) -> Kernels | None:
+        """Return the kernels that the policy of an experiment runs on; None if it has none that works."""
+        with self._writers.reading(name) as (_, experiment):
+            return Kernels.of(experiment.policy) if experiment.has_policy else None
+
+    def overview(self, name: str, *, history: bool = True) -> Overview:
+        """Return an experiment at one moment, with what happened over time and, with `history`, all changes."""
+        with self._writers.reading(name) as (writer, experiment):
+            found = changes.history(experiment) if history else []
+            most = writer.memory.max_contexts_of(experiment)
+            return overview_of(experiment, writer.now(), most, found)
+
+    def has(self, name: str) -> bool:
+        """Whether there is an experiment with a name, as far as is known without waiting for the writer."""
+        return any(name in each.memory.experiments for each in self._writers.all())
+
+    def version(self, name: str) -> int:
+        """The position of the last change of an experiment, as far as is known without waiting for the writer."""
+        found = [
+            each.memory.experiments[name].version for each in self._writers.all() if name in each.memory.experiments
+        ]
+        return max(found, default=-1)
+
+    def contexts(
+        self, name: str, search: str = "", limit: int = 40, offset: int = 0
+    ) -> tuple[list[str], int, list[ContextProbabilities]]:
+        """Return the live arms, the number of contexts that match, and some: those with the most decisions first.
+
+        A context matches if its label contains `search`, in any case.
+        """
+        with self._writers.reading(name) as (_, experiment):
+            arms, n_contexts = experiment.live_arms, experiment.n_contexts
+            experiment.summary.flush()
+            counts, contexts = experiment.summary.contexts.copy(), experiment.contexts.copy()
+        numbers = matching(contexts, search) if search else np.arange(n_contexts)
+        wanted = most_frequent(numbers, counts, offset, limit).tolist()
+        labels = labels_of(contexts, wanted)
+        found: list[ContextProbabilities] = []
+        for first in range(0, len(wanted), AT_ONCE):
+            some = wanted[first : first + AT_ONCE]
+            with self._writers.reading(name) as (_, experiment):
+                probabilities = probabilities_of(experiment, some)
+            decisions = [int(counts[each]) if each < len(counts) else 0 for each in some]
+            found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
+        return arms, len(numbers), found
+
+    def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
+        """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
+        with self._writers.reading(name) as (writer, experiment):
+            store, last = writer.store, experiment.position
+        with store.reader() as reader:
+            return page_of(reader, experiment, wanted, last, limit)
+
+    def story(self, name: str, id: str) -> DecisionStory:
+        """Return one decision, with the settings of its experiment at that time and the changes since."""
+        with self._writers.reading(name) as (writer, experiment):
+            store, position, known = writer.store, experiment.position, changes.history(experiment)
+        with store.reader() as reader:
+            row = questions.log_row(reader, experiment.key, checked_label("id", id))
+        if row is None:
+            repair = "Check the id. Ids of erased contexts are removed."
+            raise RequestError("unknown_decision", "id", f"the id of a decision of {name}", id, repair)
+        return story_of(experiment, row, known, position)
+
+    def export_job(self, name: str, format: str) -> ExportJob:
+        """Return an export of the log as it is now, to be run by another process."""
+        from alphafair.engine.export import ExportJob, checked_format
+
+        with self._writers.reading(name) as (_, experiment):
+            until = experiment.position
+        format = checked_format(experiment, format)
+        return ExportJob(self._writers.store.address, experiment.name, experiment.key, experiment.full, until, format)
+
+    def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
+        """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
+        with self._writers.reading(name) as (_, experiment):
+            groups = experiment.policy.groups if experiment.has_policy else None
+            return WhatIfJob(
+                address=self._writers.store.address,
+                experiment=experiment.key,
+                name=name,
+                position=experiment.position,
+                full=experiment.full,
+                rounds=rounds,
+                rewards=experiment.tally.rewards + experiment.tally.defaulted,
+                reward_range=(experiment.low, experiment.high),
+                alpha=experiment.alpha,
+                groups=None if groups is None or groups.is_default else groups.settings(),
+            )
+
+    def probabilities_job(self, story: DecisionStory) -> ProbabilitiesJob:
+        """Return the distribution that a decision was drawn from, to be recomputed by another process."""
+        row = story.row
+        return ProbabilitiesJob(
+            address=self._writers.store.address,
+            experiment=story.at_that_time.key,
+            name=story.experiment,
+            position=row.state_version,
+            context=row.context,
+            available=None if row.available is None else tuple(story.available.tolist()),
+        )
+
+
+# at one moment
+
+
+def overview_of(experiment: Experiment, now: int, max_contexts: int, changes: list[ChangeRecord]) -> Overview:
     """Return copies of what an experiment knows; the caller keeps writers out meanwhile."""
     full = experiment.has_policy and experiment.policy.feedback is Feedback.FULL
     try:
@@ -114,7 +235,7 @@ def overview(experiment: Experiment, now: int, max_contexts: int, changes: list[
         experiment.status(max_contexts),
         experiment.summary.copy(contexts=False),
         experiment.fairness(),
-        _certificate(experiment) if full else None,
+        _bounds(experiment) if full else None,
         group_of,
         list(experiment.playable_since),
         [(at, experiment.retired_at.get(arm)) for arm, at in enumerate(experiment.added_at)],
@@ -123,7 +244,7 @@ def overview(experiment: Experiment, now: int, max_contexts: int, changes: list[
     )
 
 
-def _certificate(experiment: Experiment) -> Certificate | None:
+def _bounds(experiment: Experiment) -> Bounds | None:
     """Return the bounds that a policy proves; None where it proves none, or fails."""
     found: list[float | None] = []
     for bound in (metrics.welfare_certificate, metrics.regret_certificate):
@@ -132,7 +253,7 @@ def _certificate(experiment: Experiment) -> Certificate | None:
             found.append(value if math.isfinite(value) else None)
         except Exception:  # of another alpha, or of a policy without such a bound
             found.append(None)
-    return None if found == [None, None] else Certificate(*found)
+    return None if found == [None, None] else Bounds(*found)
 
 
 # contexts
@@ -162,7 +283,7 @@ def labels_of(contexts: Mapping[str, int], numbers: Sequence[int]) -> dict[int, 
     return {number: found.get(number, f"{ERASED}{number}") for number in wanted}
 
 
-def probabilities(experiment: Experiment, contexts: Sequence[int]) -> list[list[float] | None]:
+def probabilities_of(experiment: Experiment, contexts: Sequence[int]) -> list[list[float] | None]:
     """Return the current probabilities of live arms in some contexts; None where the policy fails, or has no arm."""
     live = [number for number in range(len(experiment.arms)) if number not in experiment.retired]
     found: list[list[float] | None] = []
@@ -177,7 +298,7 @@ def probabilities(experiment: Experiment, contexts: Sequence[int]) -> list[list[
 # the log
 
 
-def log_page(store: Store, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
+def page_of(store: Store, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
     """Search the log backwards from position `last` until a page is full, or some time has passed."""
     context = None if wanted.context is None else _context_number(experiment, wanted.context)
     arm = None if wanted.arm is None else experiment.arm_numbers.get(wanted.arm, -1)
@@ -217,7 +338,7 @@ def _position_before(store: Store, key: int, at: int, last: int) -> int:
     return low
 
 
-def story(experiment: Experiment, row: FoundRow, changes: list[ChangeRecord], position: int) -> DecisionStory:
+def story_of(experiment: Experiment, row: FoundRow, changes: list[ChangeRecord], position: int) -> DecisionStory:
     """Put together what is known about a decision."""
     created, *later = experiment.changes
     then = Experiment(created)

@@ -71,7 +71,7 @@ class Measures:
         """Count a batch of commands, and the delays of its rewards, which are removed from the list."""
         self._batches.observe(size)
         self._commits.observe(seconds)
-        self.commit_seconds += SMOOTHING * (self._service.engine.last_commit_seconds - self.commit_seconds)
+        self.commit_seconds += SMOOTHING * (self._service.engine.writers.last_commit_seconds - self.commit_seconds)
         if delays:  # thousands at a time: vectorised
             with self._counting:  # several experiments may be written at a time
                 values = np.array(delays)

@@ -183,7 +183,8 @@ def log_store(engine: Engine, address: Address) -> None:
     path = shown(address) if is_url(address) else str(Path(address).resolve())
     fields: dict[str, Any] = {"path": path, "events": engine.position}
     fields["experiments"] = len(engine.experiments())
-    if engine.was_empty:
+    opened = engine.writers.store.opened
+    if opened.was_empty:
         log(
             logging.WARNING,
             f"the {what} did not exist or was empty: created (`alphafair serve --must-exist` rejects that)",
@@ -191,7 +192,7 @@ def log_store(engine: Engine, address: Address) -> None:
         )
     else:
         log(logging.INFO, f"serving a {what}", **fields)
-    if engine.readable_by_others:
+    if opened.readable_by_others:
         message = "other users of this machine can read the file: run chmod go= on it"
         log(logging.WARNING, message, path=fields["path"])
 

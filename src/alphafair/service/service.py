@@ -26,6 +26,7 @@ import msgspec
 from alphafair.engine import Engine, Mismatch, Unavailable, Uncertain
 from alphafair.engine.addresses import Address
 from alphafair.engine.jobs import WhatIfJob
+from alphafair.engine.reports import Reports
 from alphafair.jit import Kernels
 from alphafair.precompile import compile_kernels
 from alphafair.service import routes
@@ -105,8 +106,9 @@ class Service:
         log_all: bool = False,
     ) -> None:
         self.engine, self.address, self.limits = engine, address, limits
+        self.reports = Reports(engine.writers)
         self.measures = Measures(self)
-        self.writer = Writer(engine, max_waiting=limits.max_waiting, observe=self.measures.committed)
+        self.writer = Writer(engine.writers, max_waiting=limits.max_waiting, observe=self.measures.committed)
         self.keyring, self.exports = Keyring(address), Exports()
         self.access = Access(self.keyring, rate=limits.rate)
         closed = self.measures.connection_closed
@@ -258,7 +260,7 @@ class Service:
         if reason is None and not self.keyring.up_to_date:
             reason = "Keys cannot be read."
         silent = time.monotonic() - self._looked
-        if reason is None and self.engine.is_shared and silent > SILENT:
+        if reason is None and self.engine.writers.is_shared and silent > SILENT:
             reason = f"The database has not answered for {silent:.0f} seconds."
         unhealthy = self.descriptions.problems | health["unhealthy"]
         return Readiness(reason is None, reason, behind, unhealthy)
@@ -282,7 +284,7 @@ class Service:
             self.engine.close()
 
     async def _tick(self) -> None:
-        for kernels in await asyncio.to_thread(_kernels_in_use, self.engine):
+        for kernels in await asyncio.to_thread(_kernels_in_use, self.engine, self.reports):
             try:
                 await asyncio.to_thread(compile_kernels, kernels)
             except Exception as problem:
@@ -309,11 +311,11 @@ class Service:
                 await asyncio.sleep(TICK)
 
 
-def _kernels_in_use(engine: Engine) -> set[Kernels]:
+def _kernels_in_use(engine: Engine, reports: Reports) -> set[Kernels]:
     """Return the kernels of the default policy and those of the experiments, if the file can be read."""
     found = {Kernels("alpha-fair-adaptive", "bandit")}
     with suppress(Mismatch, Unavailable):
-        found |= {kernels for name in engine.experiments() if (kernels := engine.kernels(name)) is not None}
+        found |= {kernels for name in engine.experiments() if (kernels := reports.kernels(name)) is not None}
     return found
 
 

@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from alphafair.engine import Engine
 from alphafair.engine.tickets import Ticket, Turns
 from alphafair.engine.writer import MOST_REQUESTS
 from alphafair.engine.writer import Writer as Queued
+from alphafair.engine.writers import Writers
 from alphafair.service.http.errors import Failure
 from alphafair.service.keys import Caller
 from alphafair.service.shares import AGAIN, Places, Pool
@@ -66,12 +66,14 @@ class Writer:
 
     loop: asyncio.AbstractEventLoop
 
-    def __init__(self, engine: Engine, *, max_waiting: int, observe: Callable[[int, float, list[float]], None]) -> None:
-        self.engine = engine
+    def __init__(
+        self, writers: Writers, *, max_waiting: int, observe: Callable[[int, float, list[float]], None]
+    ) -> None:
+        self.writers = writers
         self.places = Places(max_waiting, -(-max_waiting // SHARE), MOST_REQUESTS)  # of commands without an answer
         self._observe = observe
-        self._delays = engine.delays = list[float]()
-        self._n_threads = THREADS if engine.is_shared else 1
+        self._delays = writers.delays = list[float]()
+        self._n_threads = THREADS if writers.is_shared else 1
         self._threads = ThreadPoolExecutor(self._n_threads, thread_name_prefix="writer")
         at_once = -(-self._n_threads // 2)
         places = Places(CHANGES, CHANGES // 2, CHANGES // 2)
@@ -95,9 +97,9 @@ class Writer:
     async def submit(self, caller: Caller, commands: Sequence[Any]) -> list[Any]:
         """The engine's answers, after they are on disk."""
         name = commands[0].experiment
-        writer = self.engine.writer_of(name) or await self._search(caller, name)
+        writer = self.writers.known(name) or await self._search(caller, name)
         if writer is None:
-            return await self.change(caller, partial(self.engine.submit, commands))  # the engine says what is missing
+            return await self.change(caller, partial(self.writers.submit, commands))  # the engine says what is missing
         if not self.places.take(caller, len(commands)):
             raise self.overload(caller)
         self.loop = asyncio.get_running_loop()
@@ -120,7 +122,7 @@ class Writer:
         key = caller.id, name
         search = self._searches.get(key)
         if search is None:
-            work = self.change(caller, partial(self.engine.search_writer, name))
+            work = self.change(caller, partial(self.writers.search, name))
             search = self._searches[key] = asyncio.ensure_future(work)
             search.add_done_callback(partial(self._searched, key))
         return await asyncio.shield(search)

@@ -212,7 +212,7 @@ async def history(service: Service, request: Request, name: str) -> History:
 
 async def log(service: Service, request: Request, name: str, query: LogQuery) -> Response:
     caller = caller_of(request)
-    job = await service.reads.run(caller, lambda: service.engine.export_job(name, query.format))
+    job = await service.reads.run(caller, lambda: service.reports.export_job(name, query.format))
     stream = await service.exports.begin(caller, job)
     headers = {b"content-disposition": _attachment(name, query.format).encode("ascii")}
     return Response(200, headers=headers, content_type=b"application/octet-stream", stream=stream)

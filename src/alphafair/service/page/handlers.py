@@ -83,7 +83,7 @@ async def experiment_page(service: Service, request: Request, name: str) -> Resp
 
 async def _exists(service: Service, request: Request, name: str) -> bool:
     """Whether there is an experiment with a name; another process may have created it a moment ago."""
-    if service.engine.has(name):
+    if service.reports.has(name):
         return True
     return name in await service.reads.run(caller_of(request), service.engine.experiments)
 
@@ -187,20 +187,20 @@ async def policies(service: Service, request: Request) -> PoliciesAnswer:
 
 async def live(service: Service, request: Request, name: str) -> LiveAnswer:
     def describe(name: str) -> LiveAnswer:
-        return views.live_answer(service.engine.overview(name))
+        return views.live_answer(service.reports.overview(name))
 
     return await service.reads.run(caller_of(request), partial(service.descriptions.of, name, "live", describe))
 
 
 async def contexts(service: Service, request: Request, name: str, query: ContextsQuery) -> ContextsAnswer:
     async def compute() -> tuple[list[str], int, list[ContextProbabilities]]:
-        find = partial(service.engine.frequent_contexts, name, query.search, query.limit, query.offset)
+        find = partial(service.reports.contexts, name, query.search, query.limit, query.offset)
         return await service.scans.run(caller_of(request), find)
 
     if query.search:
         arms, total, found = await compute()
     else:  # what every page asks for again and again; a change of the experiment, such as an erasure, shows at once
-        key = caller_of(request).id, name, service.engine.version(name), query.limit, query.offset
+        key = caller_of(request).id, name, service.reports.version(name), query.limit, query.offset
         arms, total, found = await service.shared_contexts.get(key, compute)
     unknown: list[float | None] = [None] * len(arms)
     rows = [ContextRow(each.label, each.decisions, [*(each.probabilities or unknown)]) for each in found]
@@ -233,7 +233,7 @@ def _stream(service: Service, request: Request, name: str) -> Response:
 
 async def what_if(service: Service, request: Request, name: str, query: WhatIfQuery) -> WhatIfAnswer:
     caller = caller_of(request)
-    job = await service.reads.run(caller, partial(service.engine.what_if_job, name, MOST_ROUNDS))
+    job = await service.reads.run(caller, partial(service.reports.what_if_job, name, MOST_ROUNDS))
     n_rewards = job.rewards
     last = service.calculations.find(job)
     before = service.curves.get(job)
@@ -282,17 +282,17 @@ async def log_page(service: Service, request: Request, name: str, query: LogPage
         None if query.until is None else int(query.until * SECOND),
         query.before,
     )
-    find = partial(service.engine.log_page, name, wanted, query.limit)
+    find = partial(service.reports.log_page, name, wanted, query.limit)
     return views.log_answer(await service.scans.run(caller_of(request), find))
 
 
 async def decision(service: Service, request: Request, name: str, query: DecisionQuery) -> DecisionAnswer:
     caller = caller_of(request)
-    story = await service.scans.run(caller, partial(service.engine.decision_story, name, query.id))
+    story = await service.scans.run(caller, partial(service.reports.story, name, query.id))
     if story.probabilities is not None:
         sentence = "The distribution is stored with the decision."
         return views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
-    found = service.calculations.get(caller, service.engine.probabilities_job(story))
+    found = service.calculations.get(caller, service.reports.probabilities_job(story))
     if found is None or found.status == "computing":
         sentence = "The distribution is being recomputed from the log before the decision, in the background."
         return views.decision_answer(story, "computing", sentence, None)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.engine import Status
 from alphafair.engine.engine import DEFAULT_POLICY
-from alphafair.engine.experiment import NOT_SETTINGS
-from alphafair.engine.reports import Certificate as Bounds
-from alphafair.engine.reports import DecisionStory, LogPage, Overview, state_of
+from alphafair.engine.reports import Bounds, DecisionStory, LogPage, Overview, state_of
+from alphafair.engine.state.settings import NOT_SETTINGS
 from alphafair.engine.store.ledger import FoundRow
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
@@ -319,7 +318,7 @@ def _parts_of(found: Overview, first: int) -> dict[str, Any]:
         "period_pulls": found.period_pulls,
         "books": books(found),
         "delays": delays(found.summary),
-        "certificate": certificate(found.certificate),
+        "certificate": certificate(found.bounds),
         "marks": marks_of(found),
     }
 

@@ -115,7 +115,7 @@ class Topic:
     def _made(self, even_if_unchanged: bool) -> Message | None:
         """Look once: the next message, or None if nothing was written since the last one."""
         engine, latest = self._service.engine, self.latest
-        if latest is not None and not even_if_unchanged and not engine.is_shared:
+        if latest is not None and not even_if_unchanged and not engine.writers.is_shared:
             if engine.position == self._position:
                 return None
             self._position = engine.position
@@ -136,7 +136,7 @@ class Topic:
 
     def _of_one(self) -> Message:
         last, encode = self._last, self._service.encode
-        found = self._service.engine.overview(self.name)
+        found = self._service.reports.overview(self.name)
         update: Maker | None = None
         if last is not None and _continues(last, found):
             new = found._replace(changes=found.changes[len(last.changes) :])
@@ -237,7 +237,7 @@ def index_answer(service: Service) -> IndexAnswer:
     engine = service.engine
 
     def item(name: str) -> IndexItem:
-        return views.index_item(engine.overview(name, changes=False))
+        return views.index_item(service.reports.overview(name, history=False))
 
     found = service.descriptions.of_all(engine.experiments(), "overview", item)
     health = engine.health(probe=False)

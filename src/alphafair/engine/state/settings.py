@@ -1,0 +1,182 @@
+"""The checks of what an experiment is created with: labels, periods, its policy and the settings of that."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+
+from alphafair import validate
+from alphafair.algorithms import POLICIES, BasePolicy, load_policy
+from alphafair.engine.dates import date_of, microseconds
+from alphafair.errors import InvalidArgument, RequestError
+from alphafair.groups import Groups
+from alphafair_client.answers import LONGEST_LABEL
+
+NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
+GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
+DEFAULT_CARRY: Final = 0.5
+SHORTEST_PERIOD: Final = 60.0  # seconds
+A_DATE: Final = "Pass, for example, 2024-01-01T00:00Z."
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+# labels
+
+
+def is_label(value: str) -> bool:
+    plain = value.isascii() and value.isprintable()  # true of nearly all labels, and faster than the pattern
+    return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
+
+
+def checked_label(argument: str, value: Any) -> str:
+    """Return a label that can be stored, printed and put into a URL, as a built-in string."""
+    if isinstance(value, str) and is_label(value):
+        return str(value)
+    shown = value[:40] if isinstance(value, str) else value
+    allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
+    raise RequestError("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
+
+
+# periods and policies
+
+
+def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
+    """Return the fields of a change that sets a period; without a period only a carry that is not the default."""
+    carry = validate.number("carry", carry, low=0.0, high=1.0)
+    if period is None:
+        if start is not None:
+            repair = "Pass period as well, such as 7d."
+            raise RequestError("bad_request", "period_start", "passed with period", start, repair)
+        return {} if carry == DEFAULT_CARRY else {"carry": carry}
+    seconds = validate.duration("period", period)
+    if seconds < SHORTEST_PERIOD:
+        repair = "Pass, for example, 24h or 7d."
+        raise InvalidArgument("period", f"at least {SHORTEST_PERIOD:g} seconds", period, repair)
+    fields: dict[str, Any] = {"period": int(seconds * 1e6), "carry": carry}
+    if start is not None:
+        try:
+            at = microseconds(start if isinstance(start, datetime) else datetime.fromisoformat(start))
+        except (OverflowError, TypeError, ValueError):
+            raise InvalidArgument("period_start", "a date, with a time or without", start, A_DATE) from None
+        if any(microseconds(date_of(each)) != each for each in (at, at + fields["period"])):
+            allowed = "a date whose first period begins and ends in the years 1 to 9999, in UTC"
+            raise InvalidArgument("period_start", allowed, start, A_DATE)
+        fields["period_start"] = at
+    return fields
+
+
+def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
+    kind = POLICIES[validate.choice("policy", policy, POLICIES)]
+    return dict(_created(kind, 1, arms, settings).settings)
+
+
+def checked_start(
+    start: Any, policy: Any, arms: Sequence[str], contexts: Sequence[str], settings: Mapping[str, Any]
+) -> BasePolicy:
+    """Return the policy of a state; refused where it passes no check of a new policy, or other arguments differ.
+
+    The state decides the policy and its settings. Arguments beside it would be dropped, so each must be left out or
+    have the same value.
+    """
+    ready = load_policy(start)
+    if policy is not None:
+        validate.choice("policy", policy, POLICIES)
+    if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
+        allowed = f"a state with {len(arms)} arms, none of them retired, and {len(contexts)} contexts"
+        got = {"arms": ready.n_arms, "live": len(ready.live_arms), "contexts": ready.n_contexts}
+        raise RequestError("bad_request", "start", allowed, got, "Name every arm and context of the state, in order.")
+    expected = start.arrays.get("pending")
+    if expected is not None and np.any(expected):
+        repair = "Update the policy with the rewards that it expects, or give them up with forgo, before its snapshot."
+        raise RequestError("bad_request", "start", "a state without pending rewards", float(np.sum(expected)), repair)
+    differing = {} if policy in (None, ready.name) else {"policy": policy}
+    if not differing:  # settings of another policy would be checked against the wrong names
+        created = _created(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
+        differing = {
+            name: value for name, value in settings.items() if created.settings.get(name) != ready.settings.get(name)
+        }
+    if differing:
+        in_start = {"policy": ready.name, **ready.settings}
+        same = ", ".join(f"{name}={in_start.get(name)!r}" for name in differing)
+        repair = "Leave it out, or change the policy before you take its snapshot."
+        allowed = f"left out, or the same as in start ({same})"
+        raise RequestError("bad_request", ", ".join(differing), allowed, _one_or_all(differing), repair)
+    return ready
+
+
+def _one_or_all(values: Mapping[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else dict(values)
+
+
+def _created(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
+    """Create a policy; refused where it does not accept a setting, needs another one, or has features."""
+    arguments = {name: value for name, value in settings.items() if value is not None}
+    if "groups" in arguments:
+        arguments["groups"] = checked_groups(arguments["groups"], arms)
+    accepted = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
+    for name in settings:
+        if name not in accepted:
+            allowed = f"left out: {kind.name} accepts {', '.join(accepted) or 'no settings'}"
+            repair = "Leave it out, or choose a policy that accepts it."
+            raise RequestError("bad_request", name, allowed, settings[name], repair)
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
+            raise RequestError("bad_request", name, f"passed: {kind.name} requires it", None, f"Pass {name}=....")
+    _refuse_features(arguments.get("n_features"))  # before the policy allocates memory for them
+    created: BasePolicy = kind(n_contexts, len(arms), **arguments)
+    _refuse_features(created.n_features)
+    return created
+
+
+def _refuse_features(n_features: Any) -> None:
+    if n_features:
+        repair = "Turn features into context labels first: see alphafair.preprocessing.cluster."
+        raise RequestError("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)
+
+
+def checked_groups(value: Any, arms: Sequence[str]) -> Groups:
+    """Return groups as a policy takes them, where arms have numbers: in the order of arms, or of groups."""
+    groups = value
+    if isinstance(value, Mapping) and {*value} <= GROUP_FIELDS:
+        groups = Groups(**value)
+    elif isinstance(value, list | tuple | np.ndarray):
+        groups = Groups(value)
+    if not isinstance(groups, Groups):
+        allowed = "a list of labels, one per arm, or a Groups(labels, entitlements, pull_floor)"
+        raise RequestError(
+            "bad_request", "groups", allowed, value, "Name the group of every arm, in the order of arms."
+        )
+    labels = _checked_group_labels(groups.labels, arms)
+    numbers = {"entitlements": (groups.entitlements, 1.0), "pull_floor": (groups.pull_floor, 0.0)}
+    if labels is None:
+        for name, (by_arm, missing) in numbers.items():
+            if isinstance(by_arm, Mapping):
+                unknown = sorted({*by_arm} - {*arms}, key=str)
+                if unknown:
+                    raise RequestError(
+                        "bad_request", name, "by arm", unknown[0], "Name arms, or pass labels of groups."
+                    )
+                numbers[name] = [by_arm.get(arm, missing) for arm in arms], missing
+    return Groups(labels, **{name: given for name, (given, _) in numbers.items()})
+
+
+def _checked_group_labels(labels: Any, arms: Sequence[str]) -> list[str] | None:
+    """Return the group of every arm, from a list in the order of arms or a mapping by arm; None without groups."""
+    if labels is None:
+        return None
+    if isinstance(labels, Mapping):
+        if {*labels} != {*arms}:
+            odd = sorted({*labels} ^ {*arms}, key=str)[:5]
+            raise RequestError("bad_request", "groups", "a group for every arm", odd, "Name each arm once.")
+        labels = [labels[arm] for arm in arms]
+    if not isinstance(labels, list | tuple | np.ndarray):
+        repair = "Name the group of every arm, in the order of arms."
+        raise RequestError("bad_request", "groups", "a list of labels, or a mapping from arm to label", labels, repair)
+    return [checked_label("groups", label) for label in labels]
