@@ -82,6 +82,7 @@ def command(
     from alphafair import Log
     from alphafair.evaluation import Learned, LogFile, evaluate_all
     from alphafair.evaluation.log_pages import LogPage, draw_policies
+    from alphafair.metrics import METRICS
 
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     names = list(dict.fromkeys(policy or FIXED))
@@ -113,12 +114,14 @@ def command(
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]
     assumed = [f"{name} assumes that {each.assumes}." for name, each in found.items() if isinstance(each, Learned)]
-    worth = "alpha performance" if alpha < 1.0 else "welfare"
+    worth, jain, least = (
+        METRICS[name].title for name in ("alpha_performance" if alpha < 1.0 else "welfare", "jain_index", "least_share")
+    )
     page = LogPage(
         name="evaluate",
         title="What policies would have earned",
         lead=f"What policies would have earned on {sizes} of {_logs.name_of(log)}, at alpha {alpha:g}",
-        headings=("policy", worth, "Jain's index", "reward per round", "least share", "worth", "verdict"),
+        headings=("policy", worth, jain, "reward per round", least, "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
         caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the "
         "number of the policy's own rounds with as much information.",

@@ -12,13 +12,7 @@ from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
 from alphafair.cli._shared import AsJson, Dask, DaskCa, DaskCert, DaskKey, Insecure, Workers, chosen_executor
 
-CURVES = {
-    "welfare": "welfare",
-    "average_reward": "average reward",
-    "jain_index": "Jain's index",
-    "least_share": "least share",
-    "greatest_share": "greatest share",
-}
+CURVES = ("welfare", "average_reward", "jain_index", "least_share", "greatest_share")
 OPTIMA = {
     "realised": "the rewards of all arms in these rounds, including chance",
     "expected": "the expected rewards of all arms in these rounds' contexts",
@@ -82,6 +76,7 @@ def command(
     from alphafair.evaluation.estimates import plain
     from alphafair.evaluation.log_pages import LogPage, draw_frontier
     from alphafair.evaluation.price import ALPHAS
+    from alphafair.metrics import METRICS
     from alphafair.values import Interval
 
     validate.choice("--optimum", optimum, OPTIMA)
@@ -120,7 +115,7 @@ def command(
         name="frontier",
         title="What fairness costs",
         lead=f"What each step of fairness costs on {sizes} of {_logs.name_of(log)}",
-        headings=("alpha", *CURVES.values()),
+        headings=("alpha", *(METRICS[name].title for name in CURVES)),
         rows=rows,
         caption="Values are of policies learned from one half of the rounds and scored on the other; in brackets the "
         f"{confidence:.0%} band of the optimum, for {OPTIMA[optimum]}.",
