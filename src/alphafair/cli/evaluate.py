@@ -16,9 +16,6 @@ from alphafair.cli._shared import (
     Alpha,
     AsJson,
     Dask,
-    DaskCa,
-    DaskCert,
-    DaskKey,
     Insecure,
     Workers,
     chosen_executor,
@@ -65,9 +62,6 @@ def command(
     seed: _logs.Seed = 0,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     output: _logs.Output = None,
     as_json: AsJson = False,
@@ -88,7 +82,7 @@ def command(
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
     processes = not learning and _logs.is_large(log)  # policies that learn have the log in memory
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure, processes) as executor:
+    with chosen_executor(workers, dask, insecure, processes) as executor:
         read = Log.from_table if learning else partial(LogFile, executor=executor)
         source: AnyLog = read(log, **columns, available=available or None)
         groups = read_groups(groups_file, source.arm_labels, source.n_arms, pull_floor)

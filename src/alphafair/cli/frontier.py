@@ -10,7 +10,7 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
-from alphafair.cli._shared import AsJson, Dask, DaskCa, DaskCert, DaskKey, Insecure, Workers, chosen_executor
+from alphafair.cli._shared import AsJson, Dask, Insecure, Workers, chosen_executor
 
 CURVES = ("welfare", "average_reward", "jain_index", "least_share", "greatest_share")
 OPTIMA = {
@@ -58,9 +58,6 @@ def command(
     seed: _logs.Seed = 0,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     output: _logs.Output = None,
     as_json: AsJson = False,
@@ -84,7 +81,7 @@ def command(
     alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
     processes = _logs.is_large(log)
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure, processes) as executor:
+    with chosen_executor(workers, dask, insecure, processes) as executor:
         file = LogFile(log, **columns, user=user, available=available or None, executor=executor)
         groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
         found = frontier(file, alphas, optimum=optimum, **settings, groups=groups, executor=executor)

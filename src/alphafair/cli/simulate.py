@@ -18,9 +18,6 @@ from alphafair.cli._shared import (
     AsJson,
     Context,
     Dask,
-    DaskCa,
-    DaskCert,
-    DaskKey,
     Insecure,
     RewardRange,
     Time,
@@ -106,9 +103,6 @@ def command(
     ] = None,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -157,7 +151,7 @@ def command(
                 raise
             typer.echo(f"left out: {error}", err=True)
     options: dict[str, Any] = {"seed": seed, "record_every": every, "period": period, "carry": carry}
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+    with chosen_executor(workers, dask, insecure) as executor:
         policies, traces = _simulate_all(made, played, options, executor)
     scores = hindsight(played, alpha, groups, period)
     results: dict[str, Any] = {
