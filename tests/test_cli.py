@@ -403,7 +403,7 @@ def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path
     def large(*_: Any, **__: Any) -> None:
         raise MemoryError("Unable to allocate 3 TiB")
 
-    monkeypatch.setattr(metrics, "jain_index", large)
+    monkeypatch.setattr(metrics, "shares", large)
     answer = run(*SMALL, "--policy", "uniform", "--output", str(tmp_path))
     assert answer.exit_code == 1
     last = answer.stderr.splitlines()[-1]
@@ -414,7 +414,7 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch,
     def broken(*_: Any, **__: Any) -> None:
         raise ValueError("operands could not be broadcast together")
 
-    monkeypatch.setattr(metrics, "jain_index", broken)
+    monkeypatch.setattr(metrics, "shares", broken)
     answer = run(*SMALL, "--policy", "uniform", "--output", str(tmp_path))
     assert isinstance(answer.exception, ValueError)
 

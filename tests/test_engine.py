@@ -19,6 +19,7 @@ from alphafair.engine.experiment import same_state
 from alphafair.engine.store.dialect import NEWEST, SQLITE
 from alphafair.engine.store.migrate import older
 from alphafair.errors import InvalidArgument
+from tests.clocks import Clock
 from tests.stores import (
     address_of,
     both_stores,
@@ -34,16 +35,6 @@ from tests.stores import (
 LATE = "select d.position, l.reward from late_reward l join decision d on d.event = l.decision order by l.event"
 
 pytestmark = both_stores
-
-
-class Clock:
-    """Time that moves when it is told to, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> int:
-        return int(self.now * 1e9)
 
 
 @pytest.fixture

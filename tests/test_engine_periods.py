@@ -16,6 +16,7 @@ from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, Log, load_pol
 from alphafair.engine.experiment import same_state
 from alphafair.errors import InvalidArgument, Mismatch
 from alphafair.evaluation import LogFile, doctor
+from tests.clocks import Clock
 from tests.stores import both_stores, execute, is_postgres, live_state, open_store, store_of, writer_of
 
 pytestmark = [both_stores, pytest.mark.compiled]
@@ -24,19 +25,9 @@ DAY = 86_400.0
 START = 1_800_000_000.0
 
 
-class Clock:
-    """Time that moves when it is told to, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> int:
-        return int(self.now * 1e9)
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(START)
 
 
 @pytest.fixture

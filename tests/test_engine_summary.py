@@ -14,6 +14,7 @@ from alphafair.engine import Activate, Decide, Mismatch, Reward, replay, summary
 from alphafair.engine.experiment import Experiment
 from alphafair.engine.replay import Replay
 from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
+from tests.clocks import Clock
 from tests.older import take_back
 from tests.stores import (
     both_stores,
@@ -32,19 +33,9 @@ START = 1_800_000_000  # seconds
 ARMS = ["ada", "ben", "cyd"]
 
 
-class Clock:
-    """Nanoseconds since 1970 that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = float(START)
-
-    def __call__(self) -> int:
-        return int(self.seconds * 1e9)
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(START)
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +61,7 @@ def play(engine: Engine, clock: Clock, n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     waiting: list[tuple[str, str]] = []
     for k in range(n):
-        clock.seconds += float(rng.choice([0.0, 0.2, 1.0, 7.0], p=[0.4, 0.3, 0.2, 0.1]))
+        clock.now += float(rng.choice([0.0, 0.2, 1.0, 7.0], p=[0.4, 0.3, 0.2, 0.1]))
         name = str(rng.choice(list(EXPERIMENTS)))
         status = engine.experiment(name)
         batch: list[Any] = []
@@ -101,7 +92,7 @@ def play(engine: Engine, clock: Clock, n: int, seed: int) -> None:
         if k % 61 == 13 and len(engine.experiment("default").arms) > 2:
             engine.retire_arm("default", engine.experiment("default").arms[0])
         if k % 47 == 3:
-            clock.seconds += 30.0
+            clock.now += 30.0
             engine.expire()
 
 
@@ -213,7 +204,7 @@ def test_it_does_not_depend_on_how_the_engine_has_arrived_at_it(path: Path, cloc
 def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last state to start from may be one of those, and not a snapshot."""
     with Engine(open_store(path), seed=4, clock=clock) as engine:
-        clock.seconds += 5.0
+        clock.now += 5.0
         engine.rollback("bandit", engine.experiment("bandit").position - 60)
         engine.decide("bandit", "visitor 1")
         kept = live_state(engine, "bandit").experiments["bandit"].summary.copy()
@@ -298,7 +289,7 @@ def test_recent_counts_cover_the_last_seconds(clock: Clock, tmp_path: Path) -> N
     with Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock) as engine:
         engine.create("home", arms=["ada", "ben"])
         for _ in range(20):
-            clock.seconds += 1.0
+            clock.now += 1.0
             engine.submit([Decide("home", "v")] * 5)
         found = live_state(engine, "home").experiments["home"].summary.copy().recent(clock() // 1000, 10.0)
     assert found.decisions.sum() == 5 * 11  # the bucket that began ten seconds ago, and ten later ones

@@ -211,12 +211,15 @@ def test_only_executors_are_executors() -> None:
             {},
             "address must be a tls:// address, or one of this machine; got 'tcp://10.0.0.1:8786'",
         ),
-        ("tcp://example.org:8786", {}, "Pass tls:// with certificates (ca=, cert=, key=); or"),
+        ("tcp://example.org:8786", {}, "Pass tls:// with certificates; or"),
         ("tcp://0.0.0.0:8786", {}, "one of this machine"),
         ("tcp://localhost.example.org:1", {}, "one of this machine"),
         ("tls://10.0.0.1:8786", {}, "address must be given with certificates for tls://"),
-        ("tls://10.0.0.1:8786", {"ca": "no-such-file"}, "ca must be a file that exists; got 'no-such-file'"),
-        ("tcp://127.0.0.1:8786", {"ca": __file__}, "address must be a tls:// address if certificates are given"),
+        (
+            "tls://10.0.0.1:8786",
+            {"insecure": True},
+            "Name them in Dask's configuration, distributed.comm.tls: ca-file,",
+        ),
         ("10.0.0.1:8786", {}, "address must be an address such as tcp://127.0.0.1:8786"),
         ("tcp://127.0.0.1", {}, "address must be an address such as"),
         ("http://127.0.0.1:8786", {}, "address must be an address such as"),
@@ -245,40 +248,49 @@ def test_insecure_and_dask_s_own_certificates_are_accepted(monkeypatch: pytest.M
     for address, options in (("tcp://10.0.0.1:8786", {"insecure": True}), ("tcp://[::1]:8786", {})):
         with pytest.raises(InvalidArgument, match=r"address must be the address of a Dask scheduler; .*\(not there\)"):
             connect(address, **options)
-    files = {f"distributed.comm.tls.{name}": __file__ for name in ("ca-file", "client.cert", "client.key")}
+    files = dict.fromkeys(CERTIFICATES, __file__)
     with dask.config.set(files), pytest.raises(InvalidArgument, match="not there"):
         connect("tls://10.0.0.1:8786")
     assert [address for address, _ in reached] == ["tcp://10.0.0.1:8786", "tcp://[::1]:8786", "tls://10.0.0.1:8786"]
     assert reached[2][1].require_encryption
 
 
-def certificates(folder: Path) -> tuple[Any, dict[str, Path]]:
-    """Dask's security with certificates made for a test, and the files that a client is given."""
+CERTIFICATES = [f"distributed.comm.tls.{name}" for name in ("ca-file", "client.cert", "client.key")]
+
+
+def certificates(folder: Path) -> tuple[Any, dict[str, str]]:
+    """Dask's security with certificates made for a test, and the configuration of a client."""
     from distributed.security import Security
 
-    security = Security.temporary()
-    content = {"ca": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
-    files = {name: folder / f"{name}.pem" for name in content}
-    for name, path in files.items():
-        path.write_text(content[name])
+    security, files = Security.temporary(), {}
+    for name, content in zip(
+        CERTIFICATES, (security.tls_ca_file, security.tls_client_cert, security.tls_client_key), strict=True
+    ):
+        path = folder / f"{name}.pem"
+        path.write_text(content)
+        files[name] = str(path)
     return security, files
 
 
 def test_a_cluster_with_tls_takes_those_with_its_certificates(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
+    dask = pytest.importorskip("dask")
     security, files = certificates(tmp_path)
     (tmp_path / "other").mkdir()
     _, strangers = certificates(tmp_path / "other")
     with local_cluster(1, security=security) as cluster:
         address = cluster.scheduler_address
         assert address.startswith("tls://127.0.0.1:")
-        with connect(address, **files) as executor:
-            assert list(in_order([partial(add, 1, 2)], executor)) == [3]
-        with pytest.raises(InvalidArgument, match="address must be the address of a Dask scheduler"):
-            connect(address, **strangers)
-        options = [part for name, path in files.items() for part in (f"--dask-{name}", str(path))]
-        evaluated = run("evaluate", str(folder), "--policy", "uniform", "--dask", address, *options)
+        with dask.config.set(files):
+            with connect(address) as executor:
+                assert list(in_order([partial(add, 1, 2)], executor)) == [3]
+            evaluated = run("evaluate", str(folder), "--policy", "uniform", "--dask", address)
         assert evaluated.exit_code == 0, evaluated.stderr
+        with (
+            dask.config.set(strangers),
+            pytest.raises(InvalidArgument, match="the address of a Dask scheduler"),
+        ):
+            connect(address)
 
 
 def test_a_client_listens_on_nothing_but_loopback(cluster: Any) -> None:
@@ -301,7 +313,6 @@ def run(*arguments: str) -> Any:
         (["--workers", "0"], "--workers must be an integer"),
         (["--workers", "2", "--dask", "tcp://127.0.0.1:1"], "--workers must be left out with --dask; got 2"),
         (["--insecure"], "--insecure must be given with --dask"),
-        (["--dask-ca", "ca.pem"], "--dask-ca must be given with --dask; got 'ca.pem'."),
         (["--dask", "tcp://10.1.2.3:8786"], "--dask must be a tls:// address, or one of this machine"),
     ],
 )

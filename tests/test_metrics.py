@@ -460,3 +460,28 @@ def test_the_bound_in_expectation_counts_what_a_floor_leaves(promised: float) ->
     mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots] + 16.0 * numbers[N.head_start]
     bound = (1.0 - promised) * (others + 2.0 * numbers[N.peaks] / 400) + mixing
     assert policy.expected_surrogate_regret_bound == pytest.approx(bound, rel=1e-12)
+
+
+def test_every_metric_of_the_table_knows_which_way_is_better() -> None:
+    """Rewards of 8 of two arms, divided equally or not, against the optimum that divides them equally."""
+    even, uneven, uniform = [5.0, 5.0], [2.0, 6.0], [3.0, 3.0]
+    for alpha in (0.0, 0.5, 1.0, 2.0):
+        best = metrics.welfare(even, alpha)
+        known = {"alpha": alpha, "best_welfare": best, "uniform": uniform}
+        known["optimum"] = metrics.alpha_performance(even, alpha) if alpha < 1.0 else best
+        for name, metric in metrics.METRICS.items():
+            if alpha >= 1.0 and name in ("approximate_regret", "standard_regret", "ratio"):
+                continue
+            good, bad = metric.measure(even, known), metric.measure(uneven, known)
+            assert metric.sign * good > metric.sign * bad, (name, alpha)
+            assert metric.text(good) != metric.text(bad), (name, alpha)
+
+
+def test_a_metric_is_written_for_arms_and_for_groups() -> None:
+    jain, worth = metrics.METRICS["jain_index"], metrics.METRICS["alpha_performance"]
+    assert (jain.axis(), jain.axis("group")) == (
+        "Jain's index (1: all arms alike)",
+        "Jain's index (1: all groups alike)",
+    )
+    assert metrics.METRICS["welfare"].headline("group") == "Welfare: what each group would earn if all earned alike"
+    assert (worth.label, worth.heading) == ("\N{GREEK SMALL LETTER ALPHA}-performance", "alpha\nperformance")

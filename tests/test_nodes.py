@@ -33,20 +33,13 @@ from alphafair.engine.store.ledger import Behind
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.writers import Writers
 from alphafair.errors import InvalidArgument
+from tests.clocks import Clock
 from tests.postgres import Server
 from tests.serving import error, running
 from tests.stores import make_stale, rows_of
 
 ARMS = ["ada", "ben", "cyd"]
 Nodes = tuple[Engine, Engine]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> int:
-        return int(self.now * 1e9)
 
 
 @pytest.fixture

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
-import alphafair
-import alphafair_client
+from tests.recipes import Place, play, run
 
-GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
-PACKAGES = [Path(each.__file__).parent for each in (alphafair, alphafair_client)]
-STEP = re.compile(r"^\d\. `(?:client/)?src/([\w/]+\.py)`.*?^   ```python\n(.*?)^   ```$", re.DOTALL | re.MULTILINE)
-ABOVE = {"api": "\nENDPOINTS: Final", "client": "\n\ndef _signature("}  # where code goes; else at the end
+PLACES = (Place("\nENDPOINTS: Final"), Place(), Place("\n\ndef _signature(", "    "))
 USE = """
 import sys
 from pathlib import Path
@@ -50,17 +40,6 @@ with running(path, ready=False) as shop:
 
 
 def test_the_route_of_the_guide_works(tmp_path: Path) -> None:
-    for package in PACKAGES:
-        shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    section = GUIDE.read_text(encoding="utf-8").partition("## Add a route")[2].partition("\n## ")[0]
-    steps = {file: textwrap.dedent(code) for file, code in STEP.findall(section)}
-    assert [Path(file).stem for file in steps] == ["api", "handlers", "client"]
-    for file, code in steps.items():
-        path = tmp_path / file
-        before, above, after = path.read_text(encoding="utf-8").partition(ABOVE.get(path.stem, "\0"))
-        code = textwrap.indent(code, "    ") if path.stem == "client" else code
-        path.write_text(f"{before}\n{code}{above}{after}", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{GUIDE.parent}", "ALPHAFAIR_JIT": "off"}
-    command = [sys.executable, "-W", "error", "-c", USE, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    files = play(tmp_path, "Add a route", PLACES)
+    assert {Path(file).stem for file in files} == {"api", "handlers", "client"}
+    run(tmp_path, USE)

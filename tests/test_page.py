@@ -38,6 +38,7 @@ from alphafair.service.routes import ENDPOINTS
 from alphafair.service.sessions import COOKIE, LIFETIME, Sessions, token_of
 from alphafair.service.shares import Places
 from alphafair_client.api import ChangeRequest
+from tests.clocks import Clock
 from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
 from tests.stores import both_stores, live_state, open_store
 
@@ -1138,14 +1139,6 @@ def codes(shop: Running) -> list[str]:
     return [mark["code"] for mark in get(shop, "/index.json")["items"][0]["marks"]]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1_800_000_000.0
-
-    def __call__(self) -> int:
-        return int(self.seconds * 1e9)
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -1163,7 +1156,7 @@ def test_silence_is_marked(timed: Running, clock: Clock) -> None:
     play(timed.engine, "home", 20)
     timed.engine.submit([Decide("home", "v")] * 100)
     assert codes(timed) == []
-    clock.seconds += 300.0
+    clock.now += 300.0
     timed.engine.decide("home", "v")
     (mark,) = get(timed, "/experiments/home/live.json")["marks"]
     assert (mark["code"], mark["severity"]) == ("no_rewards", "warning")
@@ -1176,7 +1169,7 @@ def test_a_starved_arm_is_marked(timed: Running, clock: Clock) -> None:
     for _ in range(4):
         answers: Any = timed.engine.submit([Decide("home", "v", None, ["ada", "ben"])] * 100)
         timed.engine.submit([Reward(each.id, 0.5) for each in answers])
-        clock.seconds += 10.0
+        clock.now += 10.0
     (mark,) = get(timed, "/index.json")["items"][0]["marks"]
     assert mark["code"] == "arm_starved"
     assert mark["sentence"].startswith("cyd was not drawn once in the last ")
@@ -1189,10 +1182,10 @@ def test_a_starved_arm_is_marked(timed: Running, clock: Clock) -> None:
 def test_rising_expiries_are_marked(timed: Running, clock: Clock) -> None:
     for _ in range(30):
         play(timed.engine, "home", 10)
-        clock.seconds += 30.0
+        clock.now += 30.0
     answers = timed.engine.submit([Decide("home", "v")] * 60)
     assert len(answers) == 60
-    clock.seconds += 2000.0
+    clock.now += 2000.0
     timed.engine.expire()
     assert "expiries_rising" in codes(timed)
 

@@ -87,7 +87,7 @@ def test_the_command_line_names_options_in_place_of_arguments() -> None:
     error = InvalidArgument("n_replicates", "an integer in [100, 100000]", 50, "Pass more (n_replicates=).")
     assert with_options(str(error), command).startswith("--replicates must be an integer in [100, 100000]; got 50.")
     assert with_options(str(error), command).endswith("Pass more (--replicates).")
-    assert with_options("ca must be a file; got 1.", command) == "--dask-ca must be a file; got 1."
+    assert with_options("address must be an address; got 1.", command) == "--dask must be an address; got 1."
     words = "n_replicates must be 1; got 5. Choose n_replicates inside that range."
     assert with_options(words, command) == "--replicates must be 1; got 5. Choose --replicates inside that range."
     assert with_options("log must be a log; got 1. Pass log=1.", command) == "log must be a log; got 1. Pass log=1."

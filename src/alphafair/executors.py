@@ -17,7 +17,6 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context, parent_process
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -127,40 +126,28 @@ def _prepare() -> None:
 
 # Dask
 
+CERTIFICATES = "Name them in Dask's configuration, distributed.comm.tls: ca-file, client.cert and client.key."
 
-def connect(
-    address: str,
-    *,
-    ca: str | os.PathLike[str] | None = None,
-    cert: str | os.PathLike[str] | None = None,
-    key: str | os.PathLike[str] | None = None,
-    insecure: bool = False,
-) -> Executor:
+
+def connect(address: str, *, insecure: bool = False) -> Executor:
     """An executor of a Dask cluster, by the address of its scheduler; leave its context to disconnect.
 
     Whoever reaches a scheduler can run any code on its workers, and whoever listens can read what travels. So a plain
     tcp:// address must be one of this machine, unless `insecure`. A tls:// address needs the certificates of the
-    cluster: the files `ca`, `cert` and `key`, or Dask's own configuration (distributed.comm.tls).
+    cluster in Dask's own configuration (distributed.comm.tls).
 
     >>> with connect("tcp://127.0.0.1:8786") as executor:  # doctest: +SKIP
     ...     evaluation.frontier(log, executor=executor)
     """
-    tls = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
-    _check_address(address, any(value is not None for value in tls.values()), insecure)
+    _check_address(address, insecure)
     with needed_by("A Dask cluster", "dask"):
         from distributed import Client
         from distributed.security import Security
     security = None
     if urlsplit(address).scheme == "tls":
-        files = {name: os.fspath(value) for name, value in tls.items() if value is not None}
-        for name, path in files.items():
-            if not Path(path).is_file():
-                option = {"tls_ca_file": "ca", "tls_client_cert": "cert", "tls_client_key": "key"}[name]
-                raise InvalidArgument(option, "a file that exists", path, "Correct the path.")
-        security = Security(**files, require_encryption=True)
+        security = Security(require_encryption=True)
         if security.tls_ca_file is None or security.tls_client_cert is None:
-            repair = "Pass the files (ca=, cert=, key=), or set distributed.comm.tls in Dask."
-            raise InvalidArgument("address", "given with certificates for tls://", address, repair)
+            raise InvalidArgument("address", "given with certificates for tls://", address, CERTIFICATES)
     try:
         client = Client(address, security=security, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as problem:
@@ -170,7 +157,7 @@ def connect(
     return _executor_of(client)
 
 
-def _check_address(address: str, with_files: bool, insecure: bool) -> None:
+def _check_address(address: str, insecure: bool) -> None:
     """Refuse an address without encryption that is not of this machine."""
     try:
         parts = urlsplit(address)
@@ -183,15 +170,9 @@ def _check_address(address: str, with_files: bool, insecure: bool) -> None:
         raise InvalidArgument("address", "an address such as tcp://127.0.0.1:8786 or tls://host:8786", address, repair)
     if scheme == "tls":
         return
-    if with_files:
-        raise InvalidArgument(
-            "address", "a tls:// address if certificates are given", address, "Write tls:// before it."
-        )
     if not (insecure or _is_loopback(str(host))):
         allowed = "a tls:// address, or one of this machine"
-        repair = (
-            "Pass tls:// with certificates (ca=, cert=, key=); or, on a network that you trust, insecurely (insecure=)."
-        )
+        repair = "Pass tls:// with certificates; or, on a network that you trust, insecurely (insecure=)."
         raise InvalidArgument("address", allowed, address, repair)
 
 

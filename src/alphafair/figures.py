@@ -163,21 +163,12 @@ def overview(
         figure.text(RIGHT, 0.957, f"{settings}; solid: sees all rewards, dashed: sees one", ha="right", va="center")
         margin = 0.04 + widest(figure, titles)  # beside each of the two panels
         width = (RIGHT - LEFT - 0.05) / 2 - margin
-        worth = (f"{ALPHA}-performance: how much, weighed fairly", f"{ALPHA}-performance (utility)")
-        if alpha >= 1.0:
-            worth = (f"Welfare: what each {unit} would earn if all earned alike", "welfare (reward)")
-        for left, title, words in (
-            (LEFT, *worth),
-            (RIGHT - margin - width, "Jain's index: how equally", f"Jain's index (1: all {unit}s alike)"),
-        ):
-            axes = figure.add_axes((left, 0.50, width, 0.37))
-            axes.set(title=title, ylabel=words)
+        worth = "alpha_performance" if alpha < 1.0 else "welfare"
+        for left, name in ((LEFT, worth), (RIGHT - margin - width, "jain_index")):
+            axes, metric = figure.add_axes((left, 0.50, width, 0.37)), metrics.METRICS[name]
+            axes.set(title=metric.headline(unit), ylabel=metric.axis(unit))
             for number, trace in enumerate(traces):
-                if left == LEFT:
-                    measure = metrics.alpha_performance if alpha < 1.0 else metrics.welfare
-                    curve = measure(trace, alpha, groups=resolved)
-                else:
-                    curve = metrics.jain_index(trace, groups=resolved)
+                curve = metric.measure(trace, {"alpha": alpha}, resolved)
                 place = (number, len(traces))
                 line(axes, trace.rounds, curve, styles[number], dashes(trace.feedback), titles[number], place)
             over_rounds(axes, n_rounds)

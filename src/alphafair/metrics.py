@@ -13,8 +13,8 @@ factor c_alpha exists only below 1, and measures that contain it refuse other al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sized
-from functools import cache
+from collections.abc import Callable, Mapping, Sized
+from functools import cache, partial
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.formatting import ALPHA, amount, capital, fixed
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.utility import played_alpha
 from alphafair.math.welfare import ln_alpha
@@ -142,6 +143,20 @@ def shares(accounts: Accounts, *, groups: GroupsLike | None = None) -> Floats:
     return np.asarray(earned / earned.sum(axis=-1, keepdims=True))
 
 
+def least_share(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
+    """min R / sum R: the share of the arm, or group, that earned least.
+
+    >>> least_share([3.0, 1.0])
+    0.25
+    """
+    return _number(shares(accounts, groups=groups).min(axis=-1))
+
+
+def greatest_share(accounts: Accounts, *, groups: GroupsLike | None = None) -> Number:
+    """max R / sum R: the share of the arm, or group, that earned most."""
+    return _number(shares(accounts, groups=groups).max(axis=-1))
+
+
 def standard_regret(
     optimum: ArrayLike, accounts: Accounts, alpha: float, *, groups: GroupsLike | None = None
 ) -> Number:
@@ -254,6 +269,73 @@ def has_gap(
     """
     sure = optimum - certified - 1e-9 * abs(optimum)
     return bool(np.all(gap_to_close(sure, uniform, alpha, groups=groups, in_welfare=in_welfare) >= LEAST_GAP))
+
+
+class Metric(NamedTuple):
+    """A metric of a run, and how commands, figures and pages write it."""
+
+    function: Callable[..., Number]  # of accounts; the rest by name
+    title: str
+    meaning: str  # what it shows, behind the title of a figure
+    unit: str
+    sign: int  # 1: more is better; -1: less is better
+    text: Callable[[float], str]  # a value in a table
+    needs: tuple[str, ...] = ()  # beyond accounts: alpha, uniform, and the optimum or best_welfare
+
+    def measure(self, accounts: Accounts, known: Mapping[str, Any], groups: GroupsLike | None = None) -> Number:
+        """The metric of these accounts; `known` has at least what the metric needs."""
+        return self.function(accounts=accounts, groups=groups, **{name: known[name] for name in self.needs})
+
+    @property
+    def label(self) -> str:
+        """The title with a Greek letter."""
+        return self.title.replace("alpha", ALPHA)
+
+    @property
+    def heading(self) -> str:
+        """The title on two lines, for the column of a table.
+
+        >>> METRICS["jain_index"].heading, METRICS["welfare"].heading
+        ("Jain's\\nindex", '\\nwelfare')
+        """
+        first, _, second = self.title.replace("-", " ").rpartition(" ")
+        return f"{first}\n{second}"
+
+    def axis(self, noun: str = "arm") -> str:
+        """The title with the unit, for arms or groups."""
+        return f"{self.label} ({self.unit})".replace("arm", noun)
+
+    def headline(self, noun: str = "arm") -> str:
+        """The title with what it shows, for arms or groups."""
+        return f"{capital(self.label)}: {self.meaning}".replace("arm", noun)
+
+
+def _welfare_ratio(best_welfare: ArrayLike, **rest: Any) -> Number:
+    return welfare_ratio(best_welfare, **rest)
+
+
+_UTILITY, _INDEX, _RATIO = (partial(fixed, decimals=decimals) for decimals in (2, 3, 4))
+_PERCENT, _WHOLE_PERCENT = "{:.2%}".format, "{:.0%}".format
+_ALIKE, _BELOW = "what each arm would earn if all earned alike", "how far below the optimum"
+_POOREST, _RICHEST = "what the arm that earned least has", "what the arm that earned most has"
+_PART, _LEARNED = "against a part of the optimum", "how much was learned"
+_ALPHA, _VALUE, _WELFARE = ("alpha",), ("optimum", "alpha"), ("best_welfare", "alpha")
+_GAP = ("optimum", "uniform", "alpha")
+METRICS: Mapping[str, Metric] = {  # by their names in results
+    "alpha_performance": Metric(
+        alpha_performance, "alpha-performance", "how much, weighed fairly", "utility", 1, _UTILITY, _ALPHA
+    ),
+    "welfare": Metric(welfare, "welfare", _ALIKE, "reward", 1, amount, _ALPHA),
+    "gap_closed": Metric(gap_closed, "gap closed", _LEARNED, "of the gap", 1, _WHOLE_PERCENT, _GAP),
+    "jain_index": Metric(jain_index, "Jain's index", "how equally", "1: all arms alike", 1, _INDEX),
+    "average_reward": Metric(average_reward, "average reward", "how much", "reward", 1, amount),
+    "least_share": Metric(least_share, "least share", _POOREST, "of all reward", 1, _PERCENT),
+    "greatest_share": Metric(greatest_share, "greatest share", _RICHEST, "of all reward", -1, _PERCENT),
+    "standard_regret": Metric(standard_regret, "standard regret", _BELOW, "utility", -1, _UTILITY, _VALUE),
+    "approximate_regret": Metric(approximate_regret, "approximate regret", _PART, "utility", -1, _UTILITY, _VALUE),
+    "ratio": Metric(performance_ratio, "OPT/ALG", _BELOW, "1: optimal", -1, _RATIO, _VALUE),
+    "welfare_ratio": Metric(_welfare_ratio, "welfare ratio", _BELOW, "1: optimal", -1, _RATIO, _WELFARE),
+}
 
 
 def average_over_seeds(

@@ -49,9 +49,6 @@ OPTIONS_OF = {  # arguments of the library whose options have other names
     "n_arms": "arms",
     "arm_columns": "arm",
     "address": "dask",
-    "ca": "dask_ca",
-    "cert": "dask_cert",
-    "key": "dask_key",
 }
 
 

@@ -62,11 +62,6 @@ Dask = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://127.0.0.1:8786 or tls://…"),
 ]
-DaskCa = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The authority that signed the cluster's certificates.")
-]
-DaskCert = Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate that the cluster accepts.")]
-DaskKey = Annotated[Path | None, typer.Option(metavar="FILE", help="The key of that certificate.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Connect without encryption to a cluster that is not on this machine.")
 ]
@@ -162,9 +157,6 @@ def make_page(
 def chosen_executor(
     workers: int | None,
     dask: str | None,
-    ca: Path | None,
-    cert: Path | None,
-    key: Path | None,
     insecure: bool,
     processes: bool = False,
 ) -> Iterator[Executor]:
@@ -178,17 +170,14 @@ def chosen_executor(
         if dask is not None:
             raise InvalidArgument("--workers", "left out with --dask", workers, "The cluster has its own workers.")
     if dask is None:
-        others = {"--dask-ca": ca, "--dask-cert": cert, "--dask-key": key, "--insecure": insecure or None}
-        for option, value in others.items():
-            if value is not None:
-                received = str(value) if isinstance(value, Path) else value
-                raise InvalidArgument(option, "given with --dask", received, "Pass --dask ADDRESS as well.")
+        if insecure:
+            raise InvalidArgument("--insecure", "given with --dask", insecure, "Pass --dask ADDRESS as well.")
         n_workers = workers or os.cpu_count() or 1
         pool = executors.ProcessPool if processes and n_workers > 1 else ThreadPoolExecutor
         with pool(n_workers) as own:
             yield own
         return
-    with executors.connect(dask, ca=ca, cert=cert, key=key, insecure=insecure) as cluster:
+    with executors.connect(dask, insecure=insecure) as cluster:
         yield cluster
 
 

@@ -11,9 +11,6 @@ import typer
 
 from alphafair.cli._shared import (
     Dask,
-    DaskCa,
-    DaskCert,
-    DaskKey,
     Insecure,
     Show,
     Workers,
@@ -43,9 +40,6 @@ def command(
     ] = None,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Use only a few hundred rounds, and synthetic ratings.")
@@ -65,7 +59,7 @@ def command(
     if seeds is not None:
         validate.integer("--seeds", seeds, low=1)
     words = ["alphafair", "arena", *(["--seeds", str(seeds)] if seeds else []), *(["--smoke"] if smoke else [])]
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+    with chosen_executor(workers, dask, insecure) as executor:
         make = partial(write_arena, smoke=smoke, n_seeds=seeds, executor=executor)
         make_page(make, _print_shares, output, words, show)
 

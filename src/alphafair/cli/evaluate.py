@@ -16,9 +16,6 @@ from alphafair.cli._shared import (
     Alpha,
     AsJson,
     Dask,
-    DaskCa,
-    DaskCert,
-    DaskKey,
     Insecure,
     Workers,
     chosen_executor,
@@ -65,9 +62,6 @@ def command(
     seed: _logs.Seed = 0,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     output: _logs.Output = None,
     as_json: AsJson = False,
@@ -82,12 +76,13 @@ def command(
     from alphafair import Log
     from alphafair.evaluation import Learned, LogFile, evaluate_all
     from alphafair.evaluation.log_pages import LogPage, draw_policies
+    from alphafair.metrics import METRICS
 
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
     processes = not learning and _logs.is_large(log)  # policies that learn have the log in memory
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure, processes) as executor:
+    with chosen_executor(workers, dask, insecure, processes) as executor:
         read = Log.from_table if learning else partial(LogFile, executor=executor)
         source: AnyLog = read(log, **columns, available=available or None)
         groups = read_groups(groups_file, source.arm_labels, source.n_arms, pull_floor)
@@ -113,12 +108,14 @@ def command(
         f"{name}: {each.verdict}, because {'; '.join(each.reasons)}." for name, each in found.items() if each.reasons
     ]
     assumed = [f"{name} assumes that {each.assumes}." for name, each in found.items() if isinstance(each, Learned)]
-    worth = "alpha performance" if alpha < 1.0 else "welfare"
+    worth, jain, least = (
+        METRICS[name].title for name in ("alpha_performance" if alpha < 1.0 else "welfare", "jain_index", "least_share")
+    )
     page = LogPage(
         name="evaluate",
         title="What policies would have earned",
         lead=f"What policies would have earned on {sizes} of {_logs.name_of(log)}, at alpha {alpha:g}",
-        headings=("policy", worth, "Jain's index", "reward per round", "least share", "worth", "verdict"),
+        headings=("policy", worth, jain, "reward per round", least, "worth", "verdict"),
         rows=[_row(name, each) for name, each in found.items()],
         caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the "
         "number of the policy's own rounds with as much information.",

@@ -10,15 +10,9 @@ import typer
 from alphafair.cli import _logs
 from alphafair.cli._groups import GroupsFile, PullFloor, read_groups
 from alphafair.cli._logs import interval
-from alphafair.cli._shared import AsJson, Dask, DaskCa, DaskCert, DaskKey, Insecure, Workers, chosen_executor
+from alphafair.cli._shared import AsJson, Dask, Insecure, Workers, chosen_executor
 
-CURVES = {
-    "welfare": "welfare",
-    "average_reward": "average reward",
-    "jain_index": "Jain's index",
-    "least_share": "least share",
-    "greatest_share": "greatest share",
-}
+CURVES = ("welfare", "average_reward", "jain_index", "least_share", "greatest_share")
 OPTIMA = {
     "realised": "the rewards of all arms in these rounds, including chance",
     "expected": "the expected rewards of all arms in these rounds' contexts",
@@ -64,9 +58,6 @@ def command(
     seed: _logs.Seed = 0,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     output: _logs.Output = None,
     as_json: AsJson = False,
@@ -82,6 +73,7 @@ def command(
     from alphafair.evaluation.estimates import plain
     from alphafair.evaluation.log_pages import LogPage, draw_frontier
     from alphafair.evaluation.price import ALPHAS
+    from alphafair.metrics import METRICS
     from alphafair.values import Interval
 
     validate.choice("--optimum", optimum, OPTIMA)
@@ -89,7 +81,7 @@ def command(
     alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
     processes = _logs.is_large(log)
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure, processes) as executor:
+    with chosen_executor(workers, dask, insecure, processes) as executor:
         file = LogFile(log, **columns, user=user, available=available or None, executor=executor)
         groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
         found = frontier(file, alphas, optimum=optimum, **settings, groups=groups, executor=executor)
@@ -120,7 +112,7 @@ def command(
         name="frontier",
         title="What fairness costs",
         lead=f"What each step of fairness costs on {sizes} of {_logs.name_of(log)}",
-        headings=("alpha", *CURVES.values()),
+        headings=("alpha", *(METRICS[name].title for name in CURVES)),
         rows=rows,
         caption="Values are of policies learned from one half of the rounds and scored on the other; in brackets the "
         f"{confidence:.0%} band of the optimum, for {OPTIMA[optimum]}.",

@@ -116,15 +116,16 @@ def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str,
     from rich.console import Console
 
     from alphafair import validate
+    from alphafair.metrics import METRICS
 
     console = Console(highlight=False)
     console.print(f"The fair optimum of {counted(n_contexts, 'context')} and {who}\n")
     steep = [validate.alpha(row["alpha"]) >= 1.0 for row in found]  # where the welfare takes the place of the value
     table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
-    worth = "\nvalue" if not any(steep) else "\nwelfare" if all(steep) else "value or\nwelfare"
-    rewards = ("average\nreward", "least\nreward", "greatest\nreward")
-    for heading in (worth, "certified\ngap", "Jain's\nindex", *rewards):
+    worth = "\nvalue" if not any(steep) else METRICS["welfare"].heading if all(steep) else "value or\nwelfare"
+    rewards = (METRICS["average_reward"].heading, "least\nreward", "greatest\nreward")
+    for heading in (worth, "certified\ngap", METRICS["jain_index"].heading, *rewards):
         table.add_column(heading, justify="right", no_wrap=True)
     for row, in_welfare in zip(found, steep, strict=True):
         sums = row["accounts"].values()

@@ -10,9 +10,6 @@ import typer
 
 from alphafair.cli._shared import (
     Dask,
-    DaskCa,
-    DaskCert,
-    DaskKey,
     Insecure,
     Show,
     Workers,
@@ -38,9 +35,6 @@ def command(
     ),
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Use only a few hundred ratings, synthetic ones without --data.")
@@ -60,7 +54,7 @@ def command(
     if data is not None and not data.exists():
         raise InvalidArgument("--data", "a folder or zip that exists", str(data), "Try `alphafair data get 25m`.")
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+    with chosen_executor(workers, dask, insecure) as executor:
         if data is None and not smoke:
             typer.echo(LICENCE, err=True)
         make = partial(reproduce, Data(data), smoke=smoke, executor=executor)

@@ -18,9 +18,6 @@ from alphafair.cli._shared import (
     AsJson,
     Context,
     Dask,
-    DaskCa,
-    DaskCert,
-    DaskKey,
     Insecure,
     RewardRange,
     Time,
@@ -31,7 +28,7 @@ from alphafair.cli._shared import (
     read_rounds,
 )
 from alphafair.errors import InvalidArgument
-from alphafair.formatting import amount, counted, fixed, json_alpha
+from alphafair.formatting import counted, json_alpha
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,6 +40,14 @@ if TYPE_CHECKING:
 
 FILE_OPTIONS = ("context", "arm", "time", "reward_range")
 STREAM_OPTIONS = ("stream", "rounds", "contexts", "arms")
+SHOWN = (  # in the table, of `metrics.METRICS`
+    "alpha_performance",
+    "welfare",
+    "gap_closed",
+    "jain_index",
+    "average_reward",
+    "least_share",
+)
 BYTES_OF = {"rounds": 24, "contexts": 320, "arms": 8000}  # of a synthetic stream, at least
 
 
@@ -98,9 +103,6 @@ def command(
     ] = None,
     workers: Workers = None,
     dask: Dask = None,
-    dask_ca: DaskCa = None,
-    dask_cert: DaskCert = None,
-    dask_key: DaskKey = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -149,7 +151,7 @@ def command(
                 raise
             typer.echo(f"left out: {error}", err=True)
     options: dict[str, Any] = {"seed": seed, "record_every": every, "period": period, "carry": carry}
-    with chosen_executor(workers, dask, dask_ca, dask_cert, dask_key, insecure) as executor:
+    with chosen_executor(workers, dask, insecure) as executor:
         policies, traces = _simulate_all(made, played, options, executor)
     scores = hindsight(played, alpha, groups, period)
     results: dict[str, Any] = {
@@ -256,21 +258,22 @@ def measure(trace: Trace, alpha: float, scores: Mapping[str, Any] | None, groups
 
     from alphafair import metrics
 
-    shares = metrics.shares(trace.final, groups=groups)
-    performance = None if alpha == math.inf else metrics.alpha_performance(trace.final, alpha, groups=groups)
+    found = {
+        name: None
+        if (name, alpha) == ("alpha_performance", math.inf)
+        else metric.measure(trace.final, {"alpha": alpha}, groups)
+        for name, metric in metrics.METRICS.items()
+        if {*metric.needs} <= {"alpha"}
+    }
     books = [1.0 + period.rewards for period in trace.periods] or [trace.final]
     welfare = float(np.mean([metrics.welfare(accounts, alpha, groups=groups) for accounts in books]))
-    achieved = performance if scores is not None and scores["measure"] == "alpha_performance" else welfare
+    found["welfare"] = welfare
+    achieved = found["welfare" if scores is None else scores["measure"]]
     return {
         "policy": trace.policy,
         "feedback": str(trace.feedback),
-        "alpha_performance": performance,
-        "welfare": welfare,
+        **found,
         "gap_closed": gap_closed(achieved, scores),
-        "jain_index": metrics.jain_index(trace.final, groups=groups),
-        "average_reward": metrics.average_reward(trace.final, groups=groups),
-        "least_share": float(shares.min()),
-        "greatest_share": float(shares.max()),
         **({"least_share_of_periods": least_share(books, groups)} if trace.periods else {}),
     }
 
@@ -430,16 +433,6 @@ def _simulate_all(
     return list(played), list(traces)
 
 
-_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # heading, and how a number is formatted
-    "alpha_performance": ("alpha\nperformance", partial(fixed, decimals=2)),
-    "welfare": ("\nwelfare", amount),
-    "gap_closed": ("gap\nclosed", "{:.0%}".format),
-    "jain_index": ("Jain's\nindex", partial(fixed, decimals=3)),
-    "average_reward": ("average\nreward", amount),
-    "least_share": ("least\nshare", "{:.2%}".format),
-}
-
-
 def _report(results: Mapping[str, Any]) -> None:
     from rich.console import Console
 
@@ -500,17 +493,21 @@ def _report(results: Mapping[str, Any]) -> None:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], without: str) -> Table:
-    columns = {key: column for key, column in _COLUMNS.items() if key != without}
+    from alphafair.metrics import METRICS
+
+    columns = {name: METRICS[name] for name in SHOWN if name != without}
     table = plain_table()
     table.add_column("\npolicy", overflow="fold")
     table.add_column("\nfeedback")
-    for heading, _ in columns.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    best = {key: max((row[key] for row in rows if row[key] is not None), default=None) for key in columns}
+    best = {}
+    for name, metric in columns.items():
+        table.add_column(metric.heading, justify="right", no_wrap=True)
+        best[name] = max((metric.sign * row[name] for row in rows if row[name] is not None), default=None)
     for row in rows:
         cells = [row["policy"], row["feedback"]]
-        for key, (_, text_of) in columns.items():
-            text = "-" if row[key] is None else text_of(row[key])
-            cells.append(f"[bold green]* {text}[/]" if row[key] is not None and row[key] == best[key] else text)
+        for name, metric in columns.items():
+            text = "-" if row[name] is None else metric.text(row[name])
+            is_best = row[name] is not None and metric.sign * row[name] == best[name]
+            cells.append(f"[bold green]* {text}[/]" if is_best else text)
         table.add_row(*cells)
     return table

@@ -16,10 +16,10 @@ from alphafair.lab.results import (
     OverTime,
     Sign,
 )
+from alphafair.metrics import METRICS
 from alphafair.values import Interval
 
 NO_GAP = "there is no gap to close: the optimum is barely better than uniform play"
-METRICS = {"alpha_performance": f"{ALPHA}-performance", "jain_index": "Jain's index"}
 
 
 def with_interval(found: Interval, digits: int = 4) -> str:
@@ -241,7 +241,7 @@ def readings(run: OverTime) -> str:
     size, label, metric = run.largest_difference()
     return (
         f"The final {ALPHA}-performance differs from the default's by {listed(differences)}; the largest difference at "
-        f"any recorded round, in either metric, is {percent(size, 2)} ({label}, {METRICS[metric]})."
+        f"any recorded round, in either metric, is {percent(size, 2)} ({label}, {METRICS[metric].label})."
     )
 
 

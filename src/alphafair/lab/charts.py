@@ -30,29 +30,24 @@ from alphafair.lab.results import (
     Score,
     Sign,
 )
+from alphafair.metrics import METRICS
 from alphafair.values import Interval, Vector
 
 NO_GAP = "no gap to close"
 LINE_STYLES = "solid: full information, dashed: bandit feedback"
-PERFORMANCE, JAIN = f"{ALPHA}-performance", "Jain's index (1: all arms alike)"
-OVER_TIME = {  # title, unit
-    "alpha_performance": (f"{PERFORMANCE}: how much, weighed fairly", f"{PERFORMANCE} (utility)"),
-    "approximate_regret": ("Approximate regret: against a part of the optimum", "approximate regret (utility)"),
-    "jain_index": ("Jain's index: how equally", JAIN),
-    "standard_regret": ("Standard regret: how far below the optimum", "standard regret (utility, log scale above 1)"),
-}
+PERFORMANCE, JAIN, REWARD = (METRICS[name] for name in ("alpha_performance", "jain_index", "average_reward"))
 OVER_ALPHA = {  # title, unit
-    "jain_index": (f"Equality at the end of the run, over {ALPHA}", JAIN),
+    "jain_index": (f"Equality at the end of the run, over {ALPHA}", JAIN.axis()),
     "average_reward": (f"Efficiency at the end of the run, over {ALPHA}", "average cumulative reward per arm"),
 }
 ALONG_FLOORS = {  # unit
-    "alpha_performance": f"{PERFORMANCE}\n(utility)",
-    "jain_index": "Jain's index",
-    "average_reward": "average reward\nper arm",
+    "alpha_performance": f"{PERFORMANCE.label}\n({PERFORMANCE.unit})",
+    "jain_index": JAIN.label,
+    "average_reward": f"{REWARD.label}\nper arm",
 }
 READINGS = {  # unit
-    "alpha_performance": f"{PERFORMANCE}\n(difference, utility)",
-    "jain_index": "Jain's index\n(difference)",
+    "alpha_performance": f"{PERFORMANCE.label}\n(difference, {PERFORMANCE.unit})",
+    "jain_index": f"{JAIN.label}\n(difference)",
 }
 READING_STYLES: tuple[tuple[str, Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
 OURS = policy_style(paper.ALPHA_FAIR.policy)
@@ -102,7 +97,10 @@ def over_time(run: OverTime, title: str, metric: str) -> Figure:
         "standard_regret": _wide_scale,
     }
     notes = (settings_note(run), certified, seeds_note(run), styles)
-    return figures.line_chart(title, notes, {OVER_TIME[metric][1]: lines}, _over_rounds(run, scales[metric]))
+    unit = METRICS[metric].axis()
+    if scales[metric] is _wide_scale:
+        unit = unit.replace(")", ", log scale above 1)")
+    return figures.line_chart(title, notes, {unit: lines}, _over_rounds(run, scales[metric]))
 
 
 def sign(run: OverTime, title: str) -> Figure:
@@ -110,13 +108,13 @@ def sign(run: OverTime, title: str) -> Figure:
     level = run.of("uniform").alpha_performance.value
     lines = [line._replace(values=line.values - level) for line in _lines(run, "alpha_performance")]
     notes = (settings_note(run), seeds_note(run), "bandit feedback")
-    panels = {f"{PERFORMANCE} above uniform's (utility)": lines}
+    panels = {f"{PERFORMANCE.label} above uniform's ({PERFORMANCE.unit})": lines}
     return figures.line_chart(title, notes, panels, _over_rounds(run, _around_zero))
 
 
 def step(run: OverTime, title: str) -> Figure:
     """Standard regret over the rounds."""
-    panels = {"standard regret (utility)": _lines(run, "standard_regret")}
+    panels = {METRICS["standard_regret"].axis(): _lines(run, "standard_regret")}
     notes = (settings_note(run), "full information")
     return figures.line_chart(title, notes, panels, _over_rounds(run, _around_zero), height=3.0)
 
@@ -131,7 +129,7 @@ def readings(run: OverTime, title: str) -> Figure:
         for metric, unit in READINGS.items()
     }
     end = run.contenders["before"].alpha_performance.last.value
-    note = f"differences to reading it before the round's reward, whose final {PERFORMANCE} is {number(end)}"
+    note = f"differences to reading it before the round's reward, whose final {PERFORMANCE.label} is {number(end)}"
     finish = _over_rounds(run, lambda axes: axes.margins(y=0.15))
     return figures.line_chart(title, (settings_note(run), note), panels, finish, height=5.0, gap=0.22, left=1.2)
 

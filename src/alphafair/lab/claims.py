@@ -195,8 +195,8 @@ def _compared(
 def _worst(name: str, samples: Samples, worst: str, *others: str) -> Claim:
     """One contender ends below all others in two metrics; what was measured is the closest lead in each."""
     differences = {
-        f"{what} in {words}": values
-        for metric, words in (("alpha_performance", "\u03b1-performance"), ("jain_index", "Jain's index"))
+        f"{what} in {metrics.METRICS[metric].label}": values
+        for metric in ("alpha_performance", "jain_index")
         for what, values in _ahead(samples, worst, "below", (ALPHA_FAIR, *others), metric).items()
     }
     text = f"{worst} ends worst, in \u03b1-performance and in Jain's index."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from alphafair.values import Feedback, Interval, Matrix, Stream, Vector
 
 Samples = dict[str, dict[str, Matrix]]  # by label, by metric: by seed and recorded round
 COMPARED = ("alpha_performance", "approximate_regret", "jain_index", "standard_regret")  # the paper's four
+MEASURED = [field.name for field in fields(results.Outcome) if field.name in metrics.METRICS]
 FINAL = ("alpha_performance", "jain_index", "average_reward")  # metrics that need no optimum
 
 
@@ -40,21 +41,15 @@ def optimum_of(run: Run) -> pl.DataFrame:
 def samples_of(run: Run) -> Samples:
     """Every metric of every contender, and the shares of pulls by seed and arm."""
     alpha, found = run.experiment.alpha, {}
+    known: dict[str, Any] = {"alpha": alpha}
+    if run.experiment.optimum:
+        known["optimum"] = optimum_of(run)["optimum"].to_numpy()
+    names = [name for name in MEASURED if known.keys() >= {*metrics.METRICS[name].needs}]
     for contender in run.experiment.contenders:
         accounts, pull_shares = simulated(run, contender, alpha)
-        found[contender.label] = {
-            "pull_shares": pull_shares,
-            "alpha_performance": metrics.alpha_performance(accounts, alpha),
-            "jain_index": metrics.jain_index(accounts),
-            "average_reward": metrics.average_reward(accounts),
+        found[contender.label] = {"pull_shares": pull_shares} | {
+            name: metrics.METRICS[name].measure(accounts, known) for name in names
         }
-        if run.experiment.optimum:
-            best = optimum_of(run)["optimum"].to_numpy()
-            found[contender.label] |= {
-                "standard_regret": metrics.standard_regret(best, accounts, alpha),
-                "approximate_regret": metrics.approximate_regret(best, accounts, alpha),
-                "ratio": metrics.performance_ratio(best, accounts, alpha),
-            }
     return found
 
 
@@ -175,7 +170,7 @@ def first(samples: Samples) -> dict[str, results.First]:
     """The contender that ends best in each of the paper's four metrics, and its leads, paired by seed."""
     found = {}
     for metric in COMPARED:
-        sign = -1.0 if metric.endswith("regret") else 1.0
+        sign = metrics.METRICS[metric].sign
         ends = {label: sign * each[metric][:, -1] for label, each in samples.items()}
         best = min(ends, key=lambda label: (-ends[label].mean(), label))
         ahead = {label: confidence_interval(ends[best] - ends[label]) for label in ends if label != best}
@@ -312,10 +307,9 @@ def _score(run: Run, contender: Contender, alpha: float) -> results.Score:
 def _in_welfare(run: Run, contender: Contender, alpha: float) -> dict[str, Interval]:
     """The fields of a score from alpha = 1 on."""
     earned, best, _, _ = final_accounts(run, contender, alpha)
-    ratio = metrics.welfare_ratio(best, earned, alpha)
+    known = {"alpha": alpha, "best_welfare": best}
     return {
-        "welfare": confidence_interval(metrics.welfare(earned, alpha)),
-        "welfare_ratio": confidence_interval(ratio),
+        name: confidence_interval(metrics.METRICS[name].measure(earned, known)) for name in ("welfare", "welfare_ratio")
     }
 
 

@@ -21,8 +21,10 @@ from alphafair.figures import policy_style
 from alphafair.formatting import ALPHA, DASH, counted, fixed, listed, number, percent, rounded
 from alphafair.lab import arena, captions, charts, paper
 from alphafair.lab.claims import FAILS, HOLDS, OPEN, PAPER, undecidable, verdict
+from alphafair.lab.measure import COMPARED
 from alphafair.lab.results import ArenaResults, Experiments, Match, Outcome, OverTime, Results, as_json
 from alphafair.lab.runner import Progress, no_progress
+from alphafair.metrics import METRICS
 from alphafair.pages import atomic_write, render, save_figure
 from alphafair.values import Interval
 
@@ -149,12 +151,8 @@ class ReportFigure:
 
 
 _COMPARED: dict[str, tuple[str, Callable[..., Figure], Callable[[Any], str]]] = {  # of A, and of B
-    metric: (title, partial(charts.over_time, metric=metric), caption)
-    for (metric, (title, _)), caption in zip(
-        charts.OVER_TIME.items(),
-        (captions.alpha_performance, captions.approximate_regret, captions.jain_index, captions.standard_regret),
-        strict=True,
-    )
+    metric: (METRICS[metric].headline(), partial(charts.over_time, metric=metric), getattr(captions, metric))
+    for metric in COMPARED
 }
 _COMPARED["who_gets_what"] = ("Who gets what, arm by arm", charts.who_gets_what, captions.who_gets_what)
 FIGURES = (  # in the order of the page
@@ -283,13 +281,13 @@ def claims_table(results: Results) -> Table:
     return Table(columns, tuple(rows), "claims")
 
 
-NUMBERS = {  # title, significant digits
-    "alpha_performance": (f"{ALPHA}-performance", 4),
-    "ratio": ("OPT/ALG", 5),
-    "standard_regret": ("standard regret", 3),
-    "approximate_regret": ("approximate regret", 4),
-    "jain_index": ("Jain's index", 3),
-    "average_reward": ("average reward", 4),
+NUMBERS = {  # significant digits
+    "alpha_performance": 4,
+    "ratio": 5,
+    "standard_regret": 3,
+    "approximate_regret": 4,
+    "jain_index": 3,
+    "average_reward": 4,
 }
 
 
@@ -312,7 +310,7 @@ def numbers(run: OverTime) -> tuple[Paragraph, Table]:
     rows = []
     for each in run.outcomes:
         cells = [Cell(each.label, (f"mean of {each.n_seeds:,} seeds",) if each.n_seeds > 1 else (), "", _colour(each))]
-        for metric, (_, digits) in NUMBERS.items():
+        for metric, digits in NUMBERS.items():
             bound = (each.certificates or {}).get(metric)
             more = () if bound is None else (f"\N{LESS-THAN OR EQUAL TO} {number(bound, digits)}",)
             cells.append(interval_cell(getattr(each, metric).last, digits, "", *more))
@@ -320,7 +318,7 @@ def numbers(run: OverTime) -> tuple[Paragraph, Table]:
         rows.append(Row(tuple(cells)))
     best = (number(run.best), "1", "0", number((1.0 - run.factor) * run.best), DASH, DASH, "100%")
     rows.append(Row(tuple(map(Cell, ("optimum", *best))), "optimum"))
-    titles = [*(title for title, _ in NUMBERS.values()), "gap closed"]
+    titles = [*(METRICS[metric].label for metric in NUMBERS), "gap closed"]
     columns = (Column(""), *(Column(title, is_number=True) for title in titles))
     return Paragraph(caption, "caption"), Table(columns, tuple(rows), "numbers")
 

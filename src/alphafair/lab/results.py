@@ -110,9 +110,9 @@ class OverTime(OnRatings):
         return list(self.contenders.values())
 
     def ranked(self, metric: str) -> list[Outcome]:
-        """The contenders by their final value, the best first; of a regret the lowest is best."""
-        sign = 1.0 if metric.endswith("regret") else -1.0
-        return sorted(self.outcomes, key=lambda each: (sign * getattr(each, metric).last.value, each.label))
+        """The contenders by their final value, the best first."""
+        sign = metrics.METRICS[metric].sign
+        return sorted(self.outcomes, key=lambda each: (-sign * getattr(each, metric).last.value, each.label))
 
     def of(self, policy: str, feedback: str | None = None) -> Outcome:
         """The contender with this policy, and with this feedback if given."""

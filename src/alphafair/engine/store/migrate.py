@@ -152,18 +152,24 @@ insert into experiment select c.experiment, json_extract(c.body, '$.name'), p.po
     join temp.place p on p.event = (select max(event) from temp.place l where l.experiment = c.experiment)
     where c.kind = 'create' and c.seq = (select min(event) from temp.place l where l.experiment = c.experiment)
     order by c.experiment;
-insert into change select c.seq, c.experiment, {_PLACE.format("c")}, c.kind,
+insert into change (event, experiment, position, kind, body, state, at, by)
+    select c.seq, c.experiment, {_PLACE.format("c")}, c.kind,
     case when c.kind in ('rollback', 'upgrade') then with_positions(c.experiment, c.body) else c.body end,
     c.state, c.at, c.by from old_change c order by c.seq;
 insert into context select experiment, number, label from old_context;
-insert into decision select d.seq, d.experiment, {_PLACE.format("d")}, d.id, d.context, d.arm, d.propensity,
+insert into decision (event, experiment, position, id, context, arm, propensity, state_version, policy_version,
+    deferred, available, probabilities, at, checksum)
+    select d.seq, d.experiment, {_PLACE.format("d")}, d.id, d.context, d.arm, d.propensity,
     coalesce({_UP_TO.format("state_version")}, 0), coalesce({_UP_TO.format("policy_version")}, 0),
     d.deferred, d.available, d.probabilities, d.at, d.checksum from old_decision d order by d.seq;
-insert into activation select a.seq, d.experiment, {_PLACE.format("a")}, a.decision, a.at
+insert into activation (event, experiment, position, decision, at)
+    select a.seq, d.experiment, {_PLACE.format("a")}, a.decision, a.at
     from old_activation a join old_decision d on d.seq = a.decision order by a.seq;
-insert into reward select r.seq, d.experiment, {_PLACE.format("r")}, r.decision, r.reward, r.source, r.rewards, r.at
+insert into reward (event, experiment, position, decision, reward, source, rewards, at)
+    select r.seq, d.experiment, {_PLACE.format("r")}, r.decision, r.reward, r.source, r.rewards, r.at
     from old_reward r join old_decision d on d.seq = r.decision order by r.seq;
-insert into late_reward select l.seq, d.experiment, {_PLACE.format("l")}, l.decision, l.reward, l.rewards, l.at
+insert into late_reward (event, experiment, position, decision, reward, rewards, at)
+    select l.seq, d.experiment, {_PLACE.format("l")}, l.decision, l.reward, l.rewards, l.at
     from old_late_reward l join old_decision d on d.seq = l.decision order by l.seq;
 insert into mark select experiment, position / 256, event from temp.place where position % 256 = 0 or position = 1;
 insert into snapshot select d.experiment, {_UP_TO.format("seq")}, d.code_version,
@@ -301,15 +307,21 @@ def _done(connection: sqlite3.Connection) -> int:
 
 FROM_3: Final = """
 insert into experiment select experiment, name, last, at from old_position;
-insert into change select experiment << 36 | seq, experiment, seq, kind, body, state, at, by from old_change;
+insert into change (event, experiment, position, kind, body, state, at, by)
+    select experiment << 36 | seq, experiment, seq, kind, body, state, at, by from old_change;
 insert into context select experiment, number, label from old_context;
-insert into decision select experiment << 36 | seq, experiment, seq, id, context, arm, propensity, state_version,
+insert into decision (event, experiment, position, id, context, arm, propensity, state_version, policy_version,
+    deferred, available, probabilities, at, checksum)
+    select experiment << 36 | seq, experiment, seq, id, context, arm, propensity, state_version,
     policy_version, deferred, available, probabilities, at, checksum from old_decision;
-insert into activation select experiment << 36 | seq, experiment, seq, experiment << 36 | decision, at
+insert into activation (event, experiment, position, decision, at)
+    select experiment << 36 | seq, experiment, seq, experiment << 36 | decision, at
     from old_activation;
-insert into reward select experiment << 36 | seq, experiment, seq, experiment << 36 | decision, reward, source, rewards,
+insert into reward (event, experiment, position, decision, reward, source, rewards, at)
+    select experiment << 36 | seq, experiment, seq, experiment << 36 | decision, reward, source, rewards,
     at from old_reward;
-insert into late_reward select experiment << 36 | seq, experiment, seq, experiment << 36 | decision, reward, rewards, at
+insert into late_reward (event, experiment, position, decision, reward, rewards, at)
+    select experiment << 36 | seq, experiment, seq, experiment << 36 | decision, reward, rewards, at
     from old_late_reward;
 insert into snapshot select experiment, seq, code_version, tally, state, summary, node from old_snapshot;
 insert into snapshot_piece select experiment, seq, number, bytes, node from old_snapshot_piece;

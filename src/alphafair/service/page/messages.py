@@ -12,7 +12,7 @@ Every label is an arbitrary string of up to 200 characters.
 | /index.json | `IndexAnswer` | read |
 | /events | events `state` and `update`, each an `IndexAnswer` | read |
 | /experiments/{name}/live.json | `LiveAnswer` | read |
-| /experiments/{name}/events | events `state` (a `LiveAnswer`) and `update` (a `LiveUpdate`) | read |
+| /experiments/{name}/events | events `state` and `update`, each a `LiveAnswer` | read |
 | /experiments/{name}/contexts.json?search=&limit=&offset= | `ContextsAnswer` | log |
 | /experiments/{name}/what-if.json?renew=true | `WhatIfAnswer` | read |
 | /experiments/{name}/log.json?context=&arm=&state=&since=&until=&before=&limit= | `LogAnswer` | log |
@@ -153,7 +153,7 @@ class Series(Struct):
 
     start: float
     width: float  # seconds: 1, 2, 4, ...
-    first: int  # the number of the first bucket below: 0 in `LiveAnswer`; in `LiveUpdate` the first that changed
+    first: int  # the number of the first bucket below: 0, and in an `update` the first that changed
     decisions: list[int]  # made
     rewards: list[int]  # received from clients, and default rewards
     reward_sums: list[float]  # of those rewards, in the units of the experiment
@@ -213,7 +213,12 @@ class Book(Struct):
 
 
 class LiveAnswer(Struct):
-    """One experiment now: what GET /v1/experiments/{name} answers, and what happened over time."""
+    """One experiment now: what GET /v1/experiments/{name} answers, and what happened over time.
+
+    In an `update`, `series` has the buckets from `series.first` on: replace those, keep the ones before. Its `start`,
+    `width` and `arms` are the same as before: after a merge of buckets, or a new arm, the stream sends `state` instead.
+    `changes` has new changes only. All other fields are whole.
+    """
 
     at: float  # when this was computed
     position: int  # of the event log; the `id` of the event
@@ -228,30 +233,6 @@ class LiveAnswer(Struct):
     books: list[Book]  # of all periods, the current one last; empty where there was never more than one
     delays: Delays
     certificate: Certificate | None  # null under bandit feedback, and where the policy has none
-    marks: list[Mark]
-
-
-class LiveUpdate(Struct):
-    """What has changed since the last event of the stream; all other fields replace those of `LiveAnswer`.
-
-    `series` has the buckets from `series.first` on: replace those, keep the ones before. Its `start`, `width` and
-    `arms` are the same as before: after a merge of buckets, or a new arm, the stream sends `state` instead. `changes`
-    has new changes only.
-    """
-
-    at: float
-    position: int
-    experiment: ExperimentAnswer
-    decisions_per_second: float
-    last_event: float | None
-    series: Series
-    changes: list[ChangeItem]
-    shares: list[Share]
-    period_shares: list[Share] | None
-    period_pulls: dict[str, int] | None
-    books: list[Book]
-    delays: Delays
-    certificate: Certificate | None
     marks: list[Mark]
 
 

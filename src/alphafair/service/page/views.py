@@ -30,7 +30,6 @@ from alphafair.service.page.messages import (
     Delays,
     IndexItem,
     LiveAnswer,
-    LiveUpdate,
     LogAnswer,
     LogRow,
     PolicyGuarantee,
@@ -304,8 +303,9 @@ def certificate(found: Bounds | None) -> Certificate | None:
     return Certificate(found.welfare_ratio, found.regret, " ".join(parts))
 
 
-def _parts_of(found: Overview, first: int) -> dict[str, Any]:
-    return {
+def live_answer(found: Overview, first: int = 0) -> LiveAnswer:
+    """Everything about one experiment; for an update, the buckets from `first` on and the changes that `found` has."""
+    parts: dict[str, Any] = {
         "at": found.at / SECOND,
         "position": found.position,
         "experiment": structs.replace(described(found.status), **earned_fairness(found.status)),
@@ -321,16 +321,7 @@ def _parts_of(found: Overview, first: int) -> dict[str, Any]:
         "certificate": certificate(found.bounds),
         "marks": marks_of(found),
     }
-
-
-def live_answer(found: Overview) -> LiveAnswer:
-    """Everything about one experiment; `found` has all its changes."""
-    return LiveAnswer(**_parts_of(found, 0))
-
-
-def live_update(found: Overview, first: int) -> LiveUpdate:
-    """What has changed since an earlier overview, whose last bucket was `first`; `found` has the changes since."""
-    return LiveUpdate(**_parts_of(found, first))
+    return LiveAnswer(**parts)
 
 
 # the log

@@ -143,7 +143,7 @@ class Topic:
             first = last.summary.bucket
 
             def update(seen: frozenset[str] | None) -> bytes:
-                return encode(views.live_update(new, first))
+                return encode(views.live_answer(new, first))
 
         return Message(self._number(), found.position, lambda seen: encode(views.live_answer(found)), update, found)
 

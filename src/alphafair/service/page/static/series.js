@@ -1,6 +1,6 @@
 // The columns of charts from the buckets of `LiveAnswer.series`, and updates of it. No drawing here.
 
-/** Apply a `LiveUpdate` to a `LiveAnswer`; returns a new one. */
+/** Apply an update to a `LiveAnswer`; returns a new one. */
 export function updated(live, update) {
   const { first } = update.series;
   const joined = (old, fresh) => [...old.slice(0, first), ...fresh];
