@@ -257,9 +257,9 @@ class Witness:
             self.faults.append(f"a boundary was written twice: {begun}")
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
-        for position, at, arm, reward in rows_of(
-            engine, TIMED_REWARDS, (engine.writers.of("timed").ledger.key or created.position,)
-        ):
+        with engine.writers.reading("timed") as (_, experiment):
+            key = experiment.key
+        for position, at, arm, reward in rows_of(engine, TIMED_REWARDS, (key,)):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):
                 self.faults.append(f"the reward at {position} and {at - start} is in period {number}")

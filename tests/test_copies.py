@@ -190,7 +190,7 @@ def test_an_experiment_that_is_committed_during_the_renaming_is_kept(
 
     def slow(self: PostgresStore, name: str) -> None:
         with psycopg.connect(postgres_server.url(None)) as creating:
-            creating.execute(f"insert into {schema}.position values (1, 'early', 1, 0)")  # type: ignore[arg-type]
+            creating.execute(f"insert into {schema}.experiment values (1, 'early', 1, 0)")  # type: ignore[arg-type]
             waiting = threading.Timer(0.5, creating.commit)
             waiting.start()
             try:

@@ -264,7 +264,7 @@ def test_an_erasure_that_cannot_be_completed_is_uncertain(path: Path) -> None:
         engine.create("home", arms=ARMS)
         engine.decide("home", "v")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine._erasures, "clean", unavailable)
+            patch.setattr(engine._store, "compact", unavailable)
             with pytest.raises(Uncertain):
                 engine.erase("home", "v")
         with pytest.raises(InvalidArgument, match="nothing to erase"):

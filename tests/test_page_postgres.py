@@ -65,8 +65,9 @@ def test_every_process_has_the_same_summary(address: str) -> None:
         found = summary_of(one)
         assert found.arm_decisions.sum() == 160
         assert_same(found, summary_of(other))
-        with writer_of(one, "home").store.reader() as ledger:
-            (again,) = Replay(ledger, ledger.position).run().values()
+        with writer_of(one, "home").store.reader() as store:
+            until = {head.key: head.position for head in store.heads()}
+            (again,) = Replay(store, until).run().values()
         assert_same(found, again.summary)
         one.verify()
     with Engine.open(address, read_only=True) as reader:

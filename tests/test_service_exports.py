@@ -315,7 +315,7 @@ def test_pages_are_short_and_no_read_transaction_stays_open(tmp_path: Path, monk
         for page in export.pages(engine._store, live_state(engine, "home").experiments["home"], engine.position, "csv"):
             sizes.append(len(page))
             engine.decide("home", "v0")
-            assert engine._store.checkpoint(), "somebody reads"
+            assert engine._store._checkpoint(), "somebody reads"
         assert (max(sizes), sum(sizes)) == (7, N_DECISIONS)
 
 

@@ -357,7 +357,7 @@ class Store(Protocol):
     def opened(self) -> Opened: ...
 
     def heads(self, key: int | None = None) -> list[Head]:
-        """Return the heads of all experiments, in the order of their creation, or of one."""
+        """Return the last event of every experiment, in the order of their creation, or of one."""
         ...
 
     def numbers(self) -> Numbers:

@@ -336,7 +336,7 @@ _N_MISPLACED = """select coalesce(sum(abs(coalesce(p.last, 0) - coalesce(e.n, 0)
 
 
 def move_in_database(execute: Execute, shown: str, make: Callable[[], None]) -> None:
-    """Bring a database from version 3 to 13, while nobody else uses it."""
+    """Bring a database from version 3 to 13, while no other process uses it."""
     moved = (*MOVED, "position")
     execute(f"lock table {', '.join(moved)} in access exclusive mode")
     ((n_misplaced,),) = execute(_N_MISPLACED)

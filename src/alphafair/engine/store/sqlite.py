@@ -301,7 +301,7 @@ class SqliteStore:
             self._last = max((rows[kind][-1][0] for kind in EVENTS if kind in rows), default=self._last)
 
     def _move(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
-        """Move the heads of experiments to the ends of their parts."""
+        """Move every experiment to the end of its part."""
         new = [(part.key, part.name, part.position, part.at) for part in parts if not part.expected]
         if new:
             connection.executemany(_CREATED, new)
