@@ -26,11 +26,13 @@ from alphafair.engine.store.ledger import EVENT_TABLES
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
 from alphafair.engine.writer import Condition, Kind, Writer
+from tests import FULL
 from tests.postgres import Server
 
 Path = str | os.PathLike[str]
 both_stores = pytest.mark.both_stores
 sqlite_only = pytest.mark.sqlite_only
+either_store = both_stores if FULL else sqlite_only("is about bytes and connections: on PostgreSQL in the soak")
 _server: Server | None = None  # while a test runs on PostgreSQL
 _opened: set[str] = set()
 _stores: list[PostgresStore] = []  # opened by the test that runs

@@ -32,6 +32,7 @@ from alphafair.lab.runner import Run, run_plan
 from alphafair.values import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
 from tests.read_results import as_value
+from tests.smoke import smoke_run
 
 pytestmark = pytest.mark.compiled
 
@@ -39,10 +40,7 @@ pytestmark = pytest.mark.compiled
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The smoke version, as the command writes it: its folder, and what it prints."""
-    folder = tmp_path_factory.mktemp("arena")
-    answer = CliRunner().invoke(app, ["arena", "--smoke", "--output", str(folder)], env={"COLUMNS": "160"})
-    assert answer.exit_code == 0, answer.output
-    return folder, answer.stdout
+    return smoke_run("arena", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -369,8 +367,8 @@ def test_a_policy_that_does_not_depend_on_alpha_runs_once(made: tuple[Path, str]
             assert same == (contender.policy in ("fair-cb", "hedge", "scale-free", "uniform"))
 
 
-def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, str]) -> None:
-    folder, _ = made
+def test_a_second_run_reuses_everything_and_writes_the_same(made: tuple[Path, str], tmp_path: Path) -> None:
+    folder = shutil.copytree(made[0], tmp_path / "again")
     files = [path for path in folder.rglob("*") if path.is_file()]
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
     told: dict[str, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from alphafair.evaluation.intervals import Level
 from alphafair.evaluation.log_rows import add_up, batches, cluster_count
 from alphafair.evaluation.optima import SituationCounts, survey
 from alphafair.evaluation.reward_model import FoldCells, fit
+from tests import FULL
 from tests import naive_evaluation as naive
 
 
@@ -235,7 +237,7 @@ def bought(rng: Any, log: Log, means: Any, spread: float) -> Log:
     return Log(log.contexts, log.arms, rewards, log.propensities, n_contexts=log.n_contexts, n_arms=log.n_arms)
 
 
-N_LOGS, LEVEL = 500, 0.02
+N_LOGS, LEVEL = 500 if FULL else 100, 0.02
 AS_SURE, AT_LEAST = ("alpha_performance", "welfare", "jain_index", "average_reward"), ("least_share", "greatest_share")
 
 
@@ -245,38 +247,53 @@ def covers(inside: int, n: int, *, at_most: float = 0.98) -> bool:
     return bool(binom.cdf(inside, n, 0.92) > LEVEL and binom.sf(inside - 1, n, at_most) > LEVEL)
 
 
+WORLDS = (  # contexts, arms, rounds, alpha, and the kind of log
+    (4, 5, 2000, 0.9, "uneven"),
+    (4, 5, 2000, 0.9, "fair"),
+    (10, 8, 4000, 0.5, "uneven"),
+    (1, 6, 2500, 0.9, "uneven"),
+    (4, 5, 20_000, 0.9, "rare"),
+    (3, 4, 6000, 0.7, "revenue"),
+    (4, 5, 3000, 0.9, "learner"),
+    (3, 4, 6000, 0.9, "greedy"),
+)
+
+
 def test_coverage_tests_can_fail_on_both_sides() -> None:
-    """Exact: 500 logs tell 87% and 99.7% from what is asked for nine times in ten, and let 95% pass."""
-    passes = np.array([covers(inside, N_LOGS) for inside in range(N_LOGS + 1)])
-    for truth in (0.87, 0.997):
-        assert binom.pmf(np.arange(N_LOGS + 1), N_LOGS, truth)[passes].sum() < 0.1
-    assert binom.pmf(np.arange(N_LOGS + 1), N_LOGS, 0.95)[passes].sum() > 0.999
+    """Exact: all logs together, and 500 of one world, tell 87% and 99.7% from what is asked for nine times in ten, and
+    let 95% pass, as those of one world do."""
+    for n in {N_LOGS, 500, len(WORLDS) * N_LOGS}:
+        passes = np.array([covers(inside, n) for inside in range(n + 1)])
+        for truth in (0.87, 0.997) if n >= 500 else ():
+            assert binom.pmf(np.arange(n + 1), n, truth)[passes].sum() < 0.1
+        assert binom.pmf(np.arange(n + 1), n, 0.95)[passes].sum() > 0.999
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize(
-    ("n_contexts", "n_arms", "n_rounds", "alpha", "kind"),
-    [
-        (4, 5, 2000, 0.9, "uneven"),
-        (4, 5, 2000, 0.9, "fair"),
-        (10, 8, 4000, 0.5, "uneven"),
-        (1, 6, 2500, 0.9, "uneven"),
-        (4, 5, 20_000, 0.9, "rare"),
-        (3, 4, 6000, 0.7, "revenue"),
-        (4, 5, 3000, 0.9, "learner"),
-        (3, 4, 6000, 0.9, "greedy"),
-    ],
-)
-def test_intervals_cover(
-    n_contexts: int, n_arms: int, n_rounds: int, alpha: float, kind: str, monkeypatch: Any
-) -> None:
-    """95% intervals that are called trustworthy, of 500 logs, cover 92 to 98 of 100 times: logs with uneven
-    propensities, rare clicks, purchases of very different worth, of a fair learner and of an epsilon-greedy one.
+def test_intervals_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """95% intervals that are called trustworthy cover 92 to 98 of 100 times, in every world and in all together: logs
+    with uneven propensities, rare clicks, purchases of very different worth, of a fair learner and of an epsilon-greedy
+    one; 100 logs of each, and in the soak 500.
 
     The least and the greatest share may cover more often, since nobody knows whose they are. Where no weight is cut,
     "clipped" and "switch" are "ips" and "dr".
     """
     monkeypatch.setattr("alphafair.evaluation.log_rows.MOST_CLUSTERS", 400)
+    together: dict[Any, list[bool]] = defaultdict(list)
+    for world_of_logs in WORLDS:
+        for (estimator, name), inside in covered(*world_of_logs).items():
+            assert len(inside) >= 0.9 * N_LOGS, "the others are called thin"
+            at_most = 0.98 if name in AS_SURE else 1.0
+            words = (world_of_logs, estimator, name, sum(inside), len(inside))
+            assert covers(sum(inside), len(inside), at_most=at_most), words
+            together[estimator, name] += inside
+    for (estimator, name), inside in together.items():
+        at_most = 0.98 if name in AS_SURE else 1.0
+        assert covers(sum(inside), len(inside), at_most=at_most), (estimator, name, sum(inside), len(inside))
+
+
+def covered(n_contexts: int, n_arms: int, n_rounds: int, alpha: float, kind: str) -> dict[Any, list[bool]]:
+    """Whether the interval of a log contains the truth, by estimator and metric, where it is trustworthy."""
     means, visits, logging, target = world(1, n_contexts, n_arms)
     if kind == "fair":
         target = offline_optimum(n_rounds * visits[:, None] * means, alpha).distributions
@@ -284,7 +301,7 @@ def test_intervals_cover(
         means = 0.05 * means
     earned = 1.0 + n_rounds * (visits[:, None] * target * means).sum(axis=0)
     truth = {name: float(PLUG_IN[name](earned, alpha)) for name in METRICS}
-    covered: dict[Any, list[bool]] = {(each, name): [] for each in ("ips", "snips", "dr") for name in METRICS}
+    found_in: dict[Any, list[bool]] = {(each, name): [] for each in ("ips", "snips", "dr") for name in METRICS}
     for seed in range(N_LOGS):
         rng = np.random.default_rng([11, seed])
         if kind == "learner":
@@ -298,14 +315,11 @@ def test_intervals_cover(
             found = evaluate(log, target, alpha=alpha, estimator=estimator, n_replicates=200, seed=seed)
             for name in METRICS if found.verdict == "trustworthy" else ():
                 interval = getattr(found, name)
-                covered[estimator, name].append(interval.low <= truth[name] <= interval.high)
+                found_in[estimator, name].append(interval.low <= truth[name] <= interval.high)
         for limited, plain in (("clipped", "ips"), ("switch", "dr")) if seed < 10 else ():
             ours, other = (scores_of(log, target, each) for each in (limited, plain))
             np.testing.assert_array_equal(ours.sums, other.sums)
-    for (estimator, name), inside in covered.items():
-        assert len(inside) >= 0.9 * N_LOGS, "the others are called thin"
-        at_most = 0.98 if name in AS_SURE else 1.0
-        assert covers(sum(inside), len(inside), at_most=at_most), (estimator, name, sum(inside), len(inside))
+    return found_in
 
 
 def test_uneven_rewards_count_for_less() -> None:

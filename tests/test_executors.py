@@ -29,6 +29,7 @@ from alphafair.lab import runner
 from alphafair.tasks import in_order, run_tasks
 from tests.clusters import local_cluster
 from tests.serving import wait_for
+from tests.smoke import smoke_run
 
 KINDS = ("threads", "processes", "dask")
 
@@ -446,9 +447,9 @@ def test_simulations_of_policies_and_seeds(executor: Executor) -> None:
 
 @pytest.mark.compiled
 def test_reproduce_on_a_cluster_whose_worker_is_killed(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the middle of the run one of two workers is killed; every file of numbers is that of a run on threads."""
+    """In the middle of the run one of two workers is killed; every file of numbers is that of a run without cluster."""
     monkeypatch.setattr("alphafair.pages.save_figure", lambda *_: "")  # pictures take most of the time
     written: list[str] = []
     killed: list[int] = []
@@ -468,10 +469,9 @@ def test_reproduce_on_a_cluster_whose_worker_is_killed(
     assert len(killed) == 1
     assert len(written) > 80
     monkeypatch.setattr(runner, "atomic_write", write)
-    here = run("reproduce", "--smoke", "--workers", "2", "--output", str(tmp_path / "here"))
-    assert here.exit_code == 0, here.output
-    assert (tmp_path / "there/results.json").read_bytes() == (tmp_path / "here/results.json").read_bytes()
-    tables = {path.relative_to(tmp_path / "here"): path.read_bytes() for path in (tmp_path / "here").rglob("*.parquet")}
+    here, _ = smoke_run("reproduce", tmp_path_factory)
+    assert (tmp_path / "there/results.json").read_bytes() == (here / "results.json").read_bytes()
+    tables = {path.relative_to(here): path.read_bytes() for path in here.rglob("*.parquet")}
     assert len(tables) > 80
     assert {name: (tmp_path / "there" / name).read_bytes() for name in tables} == tables
 

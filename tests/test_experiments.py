@@ -35,6 +35,7 @@ from alphafair.pages import atomic_write
 from alphafair.tasks import run_tasks
 from alphafair.values import Stream
 from tests.made_up_results import made_up_results, value
+from tests.smoke import smoke_run
 
 LIMIT = paper.IMPOSSIBILITY[0]
 
@@ -321,8 +322,11 @@ def one_format(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_format")
-def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice: the second run computes nothing and writes the same bytes; no data set is needed."""
+def test_reproduce_smoke(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice: the second run computes nothing; from tables of other processes the same bytes; no data set is needed."""
+    runs = smoke_run("reproduce", tmp_path_factory)[0] / "runs"
     for module in (reproduction, sys.modules["alphafair.data.movielens"]):
         monkeypatch.delattr(module, "read_movielens_small")
     told: dict[str, int] = {}
@@ -355,6 +359,7 @@ def test_reproduce_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Compiling" not in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.p*")} == before, "something was made again"
     other = tmp_path / "other"
+    shutil.copytree(runs, other / "runs")
     reproduce(Data(), other, smoke=True, executor=ThreadPoolExecutor(1))
     second = {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()}
     assert first.keys() == second.keys()

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from alphafair.lab.reproduction import Data, measure_all
 from alphafair.lab.results import plain
 from alphafair.values import Stream
 from tests import made_up_results, naive_results
+from tests.smoke import smoke_run
 
 TOLERANCE = 1e-9  # sums in another order differ by 1e-13 of themselves, and so do the roots that both sides find
 
@@ -65,9 +65,10 @@ def rounds(stream: Stream) -> naive_results.Rounds:
 
 
 @pytest.mark.compiled
-def test_every_number_is_the_oracles(tmp_path: Path) -> None:
+def test_every_number_is_the_oracles(tmp_path_factory: pytest.TempPathFactory) -> None:
     """OPT is checked by two certificates, ours and the oracle's; all that depends on it is recomputed from it."""
-    found = plain(measure_all(Data(), tmp_path, smoke=True, executor=ThreadPoolExecutor(1)))
+    folder, _ = smoke_run("reproduce", tmp_path_factory)
+    found = plain(measure_all(Data(), folder / "runs", smoke=True, executor=ThreadPoolExecutor(1)))
     matches = found["experiments"].pop("arena")  # recomputed in test_arena.py
     assert [f"arena-{each['name']}" for each in matches] == [scenario.name for scenario in arena.SHORT]
     for claim in found["claims"]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.serving import Running, error, running
-from tests.stores import both_stores
+from tests.stores import either_store
 
-pytestmark = [both_stores, pytest.mark.compiled]
+pytestmark = [either_store, pytest.mark.compiled]
 LONG = "x" * 500_000
 ARMS = ["\N{GRINNING FACE}" * 198 + f"{k:02}" for k in range(20)]  # as long as labels may be, in four bytes each
 

@@ -23,9 +23,9 @@ import pytest
 
 from alphafair.engine import Engine
 from tests.serving import ARMS, Running, running, wait_for
-from tests.stores import both_stores, rows_of
+from tests.stores import either_store, rows_of
 
-pytestmark = [both_stores, pytest.mark.compiled]
+pytestmark = [either_store, pytest.mark.compiled]
 
 DECISIONS = "/v1/experiments/home/decisions"
 REWARDS = "/v1/experiments/home/rewards"

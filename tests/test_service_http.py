@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.serving import ARMS, Running, running, wait_for
-from tests.stores import both_stores
+from tests.stores import either_store
 
-pytestmark = [both_stores, pytest.mark.compiled]
+pytestmark = [either_store, pytest.mark.compiled]
 
 DECISIONS = "/v1/experiments/home/decisions"
 REWARDS = "/v1/experiments/home/rewards"

@@ -24,9 +24,9 @@ from alphafair.service.routes import ENDPOINTS
 from alphafair.service.service import LONG_BODY, Limits
 from alphafair_client import api
 from tests.serving import ARMS, Running, error, running, told, wait_for
-from tests.stores import both_stores
+from tests.stores import either_store
 
-pytestmark = [both_stores, pytest.mark.compiled]
+pytestmark = [either_store, pytest.mark.compiled]
 
 DECISIONS = b"/v1/experiments/home/decisions"
 HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % DECISIONS

@@ -21,9 +21,9 @@ from schemathesis.specs.openapi.checks import (
 
 from alphafair.service import keys
 from tests.serving import ARMS, Running, running
-from tests.stores import both_stores
+from tests.stores import either_store
 
-pytestmark = [pytest.mark.compiled, both_stores]
+pytestmark = [pytest.mark.compiled, either_store]
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
