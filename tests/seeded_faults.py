@@ -271,7 +271,7 @@ FAULTS = (
         "validate.py",
         "if number >= n_contexts:",
         "if number > n_contexts:",
-        ("tests/test_conformance.py",),
+        ("tests/test_conformance.py::test_conformance",),
     ),
     Fault(
         "formatting.py",
