@@ -34,7 +34,7 @@ from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
 from alphafair.engine.addresses import is_url, with_schema
 from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import Path as Address
-from tests.stores import QueriedStore, open_store, rows_of
+from tests.stores import QueriedStore, live_state, open_store, rows_of
 
 N_THREADS = 4
 SNAPSHOT_EVERY = 40
@@ -258,7 +258,7 @@ class Witness:
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
         for position, at, arm, reward in rows_of(
-            engine, TIMED_REWARDS, (engine.writers.of("timed").ledger.key or created.position,)
+            engine, TIMED_REWARDS, (live_state(engine, "timed").find("timed").key,)
         ):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):
