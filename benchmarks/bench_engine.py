@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from alphafair.engine import Decide, Engine, Receipt, Reward
-from alphafair.engine.replay import Replay
+from alphafair.engine.state.replay import Replay
 from alphafair.engine.store.ledger import Decided, Head, Part, Settled
 from alphafair.engine.store.sqlite import SqliteStore
 from benchmarks.jobs import ALPHA, N_ARMS

@@ -25,7 +25,7 @@ from alphafair.engine.memory import Memory
 from alphafair.engine.store.ledger import EVENT_TABLES
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
-from alphafair.engine.writer import Condition, Kind, Writer
+from alphafair.engine.writer import Condition, ConditionKind, Writer
 from tests import FULL
 from tests.postgres import Server
 
@@ -33,6 +33,7 @@ Path = str | os.PathLike[str]
 both_stores = pytest.mark.both_stores
 sqlite_only = pytest.mark.sqlite_only
 either_store = both_stores if FULL else sqlite_only("is about bytes and connections: on PostgreSQL in the soak")
+HAVE_CODE = ("engine", "writers", "writer", "state.experiment", "state.verify")  # modules with the digest of kernels
 _server: Server | None = None  # while a test runs on PostgreSQL
 _opened: set[str] = set()
 _stores: list[PostgresStore] = []  # opened by the test that runs
@@ -54,7 +55,7 @@ def live_state(engine: Engine, name: str | None = None) -> Memory:
 
 def make_stale(engine: Engine, name: str | None = None) -> None:
     """Let memory be loaded again before it is used, as after a batch that could not be applied."""
-    writer_of(engine, name).condition = Condition(Kind.STALE, "A test has asked for it.")
+    writer_of(engine, name).condition = Condition(ConditionKind.STALE, "A test has asked for it.")
 
 
 def store_of(engine: Engine, name: str) -> Any:

@@ -16,9 +16,10 @@ from alphafair import Engine, validate
 from alphafair.cli import app
 from alphafair.engine import Unavailable, Uncertain
 from alphafair.engine.dates import FIRST, LAST, date_of, microseconds
-from alphafair.engine.experiment import Experiment
 from alphafair.engine.memory import Memory
 from alphafair.engine.reports import Reports
+from alphafair.engine.state.experiment import Experiment
+from alphafair.engine.state.status import status_of
 from alphafair.engine.writer import Writer
 from alphafair.errors import InvalidArgument
 from alphafair.service import keys
@@ -156,15 +157,14 @@ def readers(shop: Running, name: str, id: str) -> dict[str, Callable[[], Any]]:
 
 @contextmanager
 def indescribable(name: str) -> Iterator[None]:
-    status = Experiment.status
-
-    def failing(self: Experiment, *arguments: Any) -> Any:
-        if self.name == name:
+    def failing(experiment: Experiment, max_contexts: int) -> Any:
+        if experiment.name == name:
             raise ValueError("year 10000 is out of range \ud800")
-        return status(self, *arguments)
+        return status_of(experiment, max_contexts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Experiment, "status", failing)
+        for module in ("engine", "reports"):
+            patch.setattr(f"alphafair.engine.{module}.status_of", failing)
         yield
 
 

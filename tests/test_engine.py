@@ -15,12 +15,13 @@ import pytest
 
 from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, run
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
-from alphafair.engine.experiment import same_state
+from alphafair.engine.state.experiment import same_state
 from alphafair.engine.store.dialect import NEWEST, SQLITE
 from alphafair.engine.store.migrate import older
 from alphafair.errors import InvalidArgument
 from tests.clocks import Clock
 from tests.stores import (
+    HAVE_CODE,
     address_of,
     both_stores,
     connected,
@@ -608,7 +609,7 @@ def test_an_upgrade_keeps_the_state_and_is_recorded(
     for k in range(10):
         engine.decide("home", f"v{k % 3}")
     before = engine.experiment("home").cumulative_rewards
-    for module in ("experiment", "writer", "verify", "engine"):
+    for module in HAVE_CODE:
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     with (
         Engine.open(engine._store.path, read_only=True) as reader,

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from alphafair import Engine
 from alphafair.cli import app
-from alphafair.engine.experiment import CODE
+from alphafair.engine.state.experiment import CODE
 from alphafair.values import State
 from tests.stores import live_state
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairAdaptive, Engine, Groups, metrics
-from alphafair.engine.experiment import same_state
+from alphafair.engine.state.experiment import same_state
 from alphafair.errors import InvalidArgument
 from tests.stores import both_stores, execute, live_state
 

@@ -18,7 +18,7 @@ import pytest
 from alphafair.engine import Engine, RequestError, Reward, Unavailable
 from alphafair.engine import clock as clocks
 from alphafair.engine.store import files
-from alphafair.engine.writer import Kind
+from alphafair.engine.writer import ConditionKind
 from tests.serving import error, running, told, wait_for
 from tests.stores import both_stores, execute, is_postgres, open_store, sqlite_only, writer_of
 
@@ -90,7 +90,7 @@ def test_nothing_is_written_after_a_jump_ahead(machine: Machine, path: Path) -> 
         for name, write in writes(engine).items():
             with pytest.raises(Unavailable, match=REASON):
                 write()
-            assert writer_of(engine, "home").condition.kind is not Kind.STALE, name
+            assert writer_of(engine, "home").condition.kind is not ConditionKind.STALE, name
         assert times(path) == before
         assert engine.experiment("home").pending == 2  # readers are served
         machine.jumps(-2 * HOUR)

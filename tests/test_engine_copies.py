@@ -23,6 +23,7 @@ from alphafair.engine import Mismatch, Unavailable, restore
 from alphafair.engine.backup import copy_database
 from alphafair.errors import InvalidArgument
 from tests.older import take_back
+from tests.stores import HAVE_CODE
 
 ARMS = ("ada", "ben")
 
@@ -172,7 +173,7 @@ def test_a_backup_made_while_others_write(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_backup_does_not_replay_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path / "shop.db")
-    monkeypatch.setattr("alphafair.engine.replay.Replay.run", None)
+    monkeypatch.setattr("alphafair.engine.state.replay.Replay.run", None)
     result = CliRunner().invoke(app, ["backup", str(path), str(tmp_path / "copy.db")])
     assert (result.exit_code, result.output) == (0, f"{tmp_path / 'copy.db'}: 41 events\n")
 
@@ -183,7 +184,7 @@ def test_a_backup_of_an_older_version_is_restored(
 ) -> None:
     """The copy is brought up to date; the backup stays as it is."""
     if what == "kernels":
-        for module in ("experiment", "writer", "verify", "engine"):
+        for module in HAVE_CODE:
             monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other kernels")
     else:
         hand = sqlite3.connect(backup)

@@ -83,7 +83,7 @@ class Disk:
     def open(self, path: Path) -> Any:
         """Open the store of this run on this disk, or on a database behind connections that fail like one."""
         if is_postgres():
-            with mock.patch("alphafair.engine.store.postgres.Connections", self.connections()):
+            with mock.patch("alphafair.engine.store.postgres.ConnectionPool", self.connections()):
                 return open_store(path)
         return SqliteStore(path, connect=self.connect)
 
@@ -110,7 +110,7 @@ class Disk:
                         self.close()
                     raise
 
-        class Opened(postgres_connections.Connections):
+        class Opened(postgres_connections.ConnectionPool):
             def new(self) -> Any:
                 connection = super().new()
                 connection.__class__ = Connection

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from alphafair import Client, Engine, Groups
-from alphafair.engine import RequestError
-from alphafair.engine.experiment import GroupStatus
+from alphafair.engine import GroupStatus, RequestError
 from alphafair.errors import InvalidArgument
 from tests.serving import error, running
 from tests.stores import both_stores, live_state, writer_of

@@ -17,12 +17,12 @@ import pytest
 
 from alphafair import Engine
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
-from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain, experiment
+from alphafair.engine import Decide, Mismatch, Receipt, RequestError, Reward, Unavailable, Uncertain
 from alphafair.engine import memory as memory_module
 from alphafair.engine import writer as writer_module
 from alphafair.engine.batch import Batch
 from alphafair.engine.decisions import DecisionCache
-from alphafair.engine.replay import Replay
+from alphafair.engine.state.replay import Replay
 from alphafair.engine.store.ledger import SnapshotPiece
 from alphafair.memory_limit import memory_limit
 from alphafair.policy.memory import more_rows
@@ -95,7 +95,7 @@ def test_the_default_limit_fits_into_half_of_the_memory(tmp_path: Path) -> None:
         row = live_state(engine, "wide").experiments["wide"].policy.stepper.bytes_per_context
         limit = engine.experiment("wide").max_contexts
         assert row > 500 * 8
-        assert limit == 5_000_000 // (experiment.CONTEXT_COPIES * row + experiment.LABEL_BYTES)
+        assert limit == 5_000_000 // (memory_module.CONTEXT_COPIES * row + memory_module.LABEL_BYTES)
         answers = engine.submit([Decide("wide", f"{k}") for k in range(limit + 5)])
         assert [isinstance(answer, RequestError) for answer in answers] == [False] * limit + [True] * 5
         engine.create("other", arms=ARMS)  # experiments share it equally
@@ -137,7 +137,7 @@ def test_the_memory_per_context_is_not_underestimated(name: str, variant: str) -
     peaks = {n: highest(name, variant, n) for n in (few, many)}
     policy = made(name, variant, 1)
     per_context = (peaks[many] - peaks[few]) / (many - few)
-    assert per_context <= experiment.CONTEXT_COPIES * policy.stepper.bytes_per_context + experiment.LABEL_BYTES
+    assert per_context <= memory_module.CONTEXT_COPIES * policy.stepper.bytes_per_context + memory_module.LABEL_BYTES
 
 
 def highest(name: str, variant: str, n_contexts: int) -> int:
@@ -238,7 +238,7 @@ def test_memory_is_freed_before_it_is_loaded_again(engine: Engine) -> None:
 FAULTS: dict[str, Callable[[], Any]] = {
     "drawing": lambda: mock.patch.object(DecisionCache, "begin_batch", side_effect=MemoryError),
     "counting": lambda: mock.patch.object(Batch, "apply", side_effect=MemoryError),
-    "learning": lambda: mock.patch("alphafair.engine.experiment.follow", side_effect=MemoryError),
+    "learning": lambda: mock.patch("alphafair.engine.state.experiment.follow", side_effect=MemoryError),
     "a bug": lambda: mock.patch.object(Batch, "apply", side_effect=KeyError("odd")),
 }
 

@@ -40,7 +40,7 @@ START = 1_800_000_000  # seconds
 SMALL = {  # so that ends are met often
     "decisions": {"PAGE": 10_000, "RECENT": 2},  # a page has all that is overdue: see test_engine_expiry.py
     "maintenance": {"SEARCH_SECONDS": 600.0},
-    "replay": {"CHUNK": 16},
+    "state.replay": {"CHUNK": 16},
     "writer": {"MOST_REQUESTS": 8, "SNAPSHOT_EVERY": 7},
 }
 EXPERIMENTS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from alphafair import AlphaFairAdaptive, Decision, Engine, Groups, Log, load_policy
-from alphafair.engine.experiment import same_state
+from alphafair.engine.state.experiment import same_state
 from alphafair.errors import InvalidArgument, Mismatch
 from alphafair.evaluation import LogFile, doctor
 from tests.clocks import Clock

@@ -11,7 +11,8 @@ import pytest
 
 from alphafair import AlphaFairBandit, Engine, State
 from alphafair.engine import Decide, Unavailable, maintenance, writer
-from alphafair.engine.experiment import same_state
+from alphafair.engine.maintenance import n_state_bytes
+from alphafair.engine.state.experiment import same_state
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import SNAPSHOTS_KEPT, Snapshot, SnapshotPiece
 from alphafair.engine.store.postgres import PostgresStore
@@ -148,7 +149,7 @@ def test_a_snapshot_is_of_the_moment_when_it_was_begun(engine: Engine, tmp_path:
 def test_memory_is_allocated_before_the_copy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In short steps, while it learns on: the snapshot is of the moment of the copy."""
     monkeypatch.setattr(maintenance, "ALLOCATED", 5_000)
-    n_bytes, position = live_state(engine, "large").experiments["large"].n_state_bytes, begin(engine)
+    n_bytes, position = n_state_bytes(live_state(engine, "large").experiments["large"]), begin(engine)
     rows = writer_of(engine, "large").snapshots._rows(live_state(engine, "large").experiments["large"])
     assert [next(rows) for _ in range(n_bytes // 5_000)] == [None] * (n_bytes // 5_000)
     while not kept(engine):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Groups, InvalidArgument, ScaleFree, Uniform
-from alphafair.engine import steps as engine_steps
-from alphafair.engine.experiment import same_state
-from alphafair.engine.steps import CLIENT, DECIDED, DRAWN, EXPIRED, Steps, follow
+from alphafair.engine.state import steps as engine_steps
+from alphafair.engine.state.experiment import same_state
+from alphafair.engine.state.steps import CLIENT, DECIDED, DRAWN, EXPIRED, Steps, follow
 from alphafair.values.available import packed
 
 MADE: dict[str, Any] = {

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import Activate, Decide, Mismatch, Reward, replay, summary, writer
-from alphafair.engine.experiment import Experiment
-from alphafair.engine.replay import Replay
-from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
+from alphafair.engine import Activate, Decide, Mismatch, Reward, writer
+from alphafair.engine.state import replay, summary
+from alphafair.engine.state.experiment import Experiment
+from alphafair.engine.state.replay import Replay
+from alphafair.engine.state.summary import DELAY_BOUNDS, SECOND, Summary, most_buckets
 from tests.clocks import Clock
 from tests.older import take_back
 from tests.stores import (
+    HAVE_CODE,
     both_stores,
     connected,
     copy_as_crashed,
@@ -213,7 +215,7 @@ def test_a_rollback_or_an_upgrade_keeps_it(path: Path, clock: Clock, monkeypatch
         copy_as_crashed(path, crashed)
     assert_same(kept, experiments_of(crashed, "snapshots")["bandit"].summary)
     assert_same(kept, experiments_of(crashed, "all")["bandit"].summary)
-    for module in ("writer", "engine", "experiment", "verify"):
+    for module in HAVE_CODE:
         monkeypatch.setattr(f"alphafair.engine.{module}.CODE", "other code")
     with Engine(open_store(crashed), seed=5, clock=clock) as engine:
         engine.decide("bandit", "visitor 1")

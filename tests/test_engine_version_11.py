@@ -21,10 +21,11 @@ from typing import Any
 
 import pytest
 
-from alphafair.engine import Engine, Mismatch, Unavailable, copy, engine, experiment, verify, writer
+from alphafair.engine import Engine, Mismatch, Unavailable, copy
 from alphafair.engine.addresses import open_store
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
+from tests.stores import HAVE_CODE
 
 DATA = Path(__file__).parent / "data"
 FILES = ("version-11", "version-11-single")
@@ -45,8 +46,8 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _the_kernels_of_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say that these kernels are those of the fixtures: then `verify` recomputes everything with them, to the bit."""
-    for module in (experiment, engine, verify, writer):
-        monkeypatch.setattr(module, "CODE", CODE)
+    for module in HAVE_CODE:
+        monkeypatch.setattr(f"alphafair.engine.{module}.CODE", CODE)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from alphafair import Engine
-from alphafair.engine import PolicyFailed
-from alphafair.engine.experiment import CODE, GroupStatus
-from alphafair.engine.replay import Replay
+from alphafair.engine import GroupStatus, PolicyFailed
+from alphafair.engine.state.experiment import CODE
+from alphafair.engine.state.replay import Replay
 from alphafair.engine.store.ledger import split_state
 from alphafair.engine.store.migrate import with_present_names
 from alphafair.engine.store.sqlite import SqliteStore

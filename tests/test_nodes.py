@@ -24,9 +24,9 @@ from alphafair.engine import (
     Unavailable,
     Uncertain,
 )
-from alphafair.engine import experiment as experiment_module
 from alphafair.engine import writer as writer_module
 from alphafair.engine.clock import steady_ns
+from alphafair.engine.state import experiment as experiment_module
 from alphafair.engine.store import connections as postgres_connections
 from alphafair.engine.store import postgres as postgres_store
 from alphafair.engine.store.ledger import Behind
@@ -36,7 +36,7 @@ from alphafair.errors import InvalidArgument
 from tests.clocks import Clock
 from tests.postgres import Server
 from tests.serving import error, running
-from tests.stores import make_stale, rows_of
+from tests.stores import HAVE_CODE, make_stale, rows_of
 
 ARMS = ["ada", "ben", "cyd"]
 Nodes = tuple[Engine, Engine]
@@ -481,9 +481,9 @@ def test_the_server_is_restarted(nodes: Nodes, postgres_server: Server) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second is long enough for every answer, and two for a connection."""
-    wait = postgres_connections.Connection.wait
+    wait = postgres_connections.DatabaseConnection.wait
     monkeypatch.setattr(
-        postgres_connections.Connection,
+        postgres_connections.DatabaseConnection,
         "wait",
         lambda self, gen, interval=0.1, timeout=None: wait(self, gen, interval, 0.5),
     )
@@ -668,7 +668,7 @@ def test_others_write_all_the_time(nodes: Nodes) -> None:
 def having(code: str) -> Iterator[None]:
     """Run with other kernels."""
     with contextlib.ExitStack() as stack:
-        for module in ("engine", "writer", "writers"):
+        for module in HAVE_CODE:
             stack.enter_context(mock.patch(f"alphafair.engine.{module}.CODE", code))
         yield
 

@@ -26,7 +26,7 @@ from alphafair import metrics
 from alphafair.algorithms import POLICIES
 from alphafair.engine import Decide, Engine, Reward, jobs
 from alphafair.engine.reports import most_frequent
-from alphafair.engine.summary import SECOND, Summary
+from alphafair.engine.state.summary import SECOND, Summary
 from alphafair.groups import Groups
 from alphafair.service import keys, shared
 from alphafair.service.api.handlers import CHANGE_OPTIONS

@@ -12,8 +12,8 @@ import pytest
 
 from alphafair import Engine
 from alphafair.engine import Activate, Decide
-from alphafair.engine.replay import Replay
-from alphafair.engine.summary import Summary
+from alphafair.engine.state.replay import Replay
+from alphafair.engine.state.summary import Summary
 from alphafair.service import keys
 from tests.postgres import Server
 from tests.serving import ARMS, Running, running, wait_for

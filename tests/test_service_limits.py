@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from alphafair.engine.reports import LogFilter, LogPage
+from alphafair.engine.reports import LogExcerpt, LogFilter
 from alphafair.service import keys, openapi, request_log, routes, shared
 from alphafair.service.http.connections import MAX_REFUSED, Timeouts
 from alphafair.service.routes import ENDPOINTS
@@ -621,15 +621,15 @@ def test_searches_of_one_key_leave_threads_to_others(tmp_path: Path, monkeypatch
     ended, begun = threading.Event(), list[str]()
     with running(path) as shop, contextlib.ExitStack() as stack:
         shop.engine.create("home", arms=ARMS)
-        find = shop.service.reports.log_page
+        find = shop.service.reports.log_excerpt
 
-        def slow(name: str, wanted: LogFilter, limit: int) -> LogPage:
+        def slow(name: str, wanted: LogFilter, limit: int) -> LogExcerpt:
             begun.append(name)
             if wanted.context == "slow":
                 assert ended.wait(30.0)
             return find(name, wanted, limit)
 
-        monkeypatch.setattr(shop.service.reports, "log_page", slow)
+        monkeypatch.setattr(shop.service.reports, "log_excerpt", slow)
         stack.callback(ended.set)
         head = f"Host: localhost\r\nAuthorization: Bearer {tokens['one']}\r\n\r\n"
         for _ in range(40):

@@ -41,7 +41,7 @@ Wait = Annotated[float, Meta(gt=0.0, description="Seconds to wait for a reward."
 DefaultReward = Annotated[float, Meta(description="The reward of a decision whose waiting time has ended.")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2, description="The smallest and the largest reward.")]
 GroupLabels = Annotated[list[Label], Meta(min_length=1, max_length=MOST_ARMS, description="The group of every arm.")]
-Period = Annotated[
+PeriodLength = Annotated[
     float | str, Meta(description="Fairness counts per period of so many seconds, or of a duration such as 7d.")
 ]
 PeriodStart = Annotated[str, Meta(description="When a period starts, in ISO 8601. Default: the creation.")]
@@ -133,7 +133,7 @@ class NewExperiment(Body):
     reward_range: Range = msgspec.field(default_factory=lambda: [0.0, 1.0])
     reward_wait: Wait | None = None
     default_reward: DefaultReward | None = None
-    period: Period | UnsetType = UNSET
+    period: PeriodLength | UnsetType = UNSET
     period_start: PeriodStart | UnsetType = UNSET
     carry: Carry | UnsetType = UNSET
     settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alphafair.engine.decisions import DecisionRecord, DecisionState
-from alphafair.engine.experiment import Experiment
 from alphafair.engine.maintenance import Search
-from alphafair.engine.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, SOURCE_KINDS, Steps
+from alphafair.engine.state.experiment import Experiment
+from alphafair.engine.state.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, SOURCE_KINDS, Steps
 from alphafair.engine.store.ledger import Activated, Change, Context, Decided, Head, Late, Numbers, Part, Settled
 from alphafair.policy.base import BasePolicy
 
@@ -190,7 +190,7 @@ class Batch:
             search.apply()
         for part in self._parts.values():
             part.apply()
-            if part.awaited and part.experiment.wait is not None:
+            if part.awaited and part.experiment.settings.wait is not None:
                 memory.deadlines.begin(part.experiment, self.at, part.awaited)
         for effect in self._effects:
             effect()

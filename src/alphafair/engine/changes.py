@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from alphafair import validate
 from alphafair.engine.dates import date_of
 from alphafair.engine.state.settings import checked_label
+from alphafair.engine.state.status import group_of
 from alphafair.errors import RequestError
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
@@ -23,18 +24,18 @@ from alphafair.policy.base import BasePolicy
 from alphafair_client.answers import ChangeRecord
 
 if TYPE_CHECKING:
-    from alphafair.engine.experiment import Experiment
+    from alphafair.engine.state.experiment import Experiment
     from alphafair.engine.store.ledger import Change
 
-Body = dict[str, Any]
+Fields = dict[str, Any]
 NOT_IN_HISTORY: Final = ("books", "code", "summary", "tally")  # fields of a body that only the engine uses
 
 
-def _no_effect(experiment: Experiment, change: Change, body: Body) -> None:
+def _no_effect(experiment: Experiment, change: Change, body: Fields) -> None:
     pass
 
 
-def _as_written(experiment: Experiment, body: Body) -> Body:
+def _as_written(experiment: Experiment, body: Fields) -> Fields:
     return body
 
 
@@ -42,13 +43,13 @@ def _as_written(experiment: Experiment, body: Body) -> Body:
 class ChangeKind:
     """One kind of change."""
 
-    check: Callable[..., Body | None] = lambda experiment, now: {}
+    check: Callable[..., Fields | None] = lambda experiment, now: {}
     """Return the body, from the experiment, the time and arguments; None where there is nothing to change."""
-    effect: Callable[[Experiment, Change, Body], object] = _no_effect
+    effect: Callable[[Experiment, Change, Fields], object] = _no_effect
     """What it does to an experiment, apart from its policy."""
-    policy: Callable[[BasePolicy, Body], object] | None = None
+    policy: Callable[[BasePolicy, Fields], object] | None = None
     """What it does to the policy: tried on a copy before it is written."""
-    details: Callable[[Experiment, Body], Body] = _as_written
+    details: Callable[[Experiment, Fields], Fields] = _as_written
     """Return the body for readers."""
     guarantee: str | None = None
     """What holds afterwards; None where nobody asks for this kind."""
@@ -59,10 +60,10 @@ class ChangeKind:
 
 def _arrival(
     experiment: Experiment, now: int, arm: Any, account: Any, group: Any = None, entitlement: Any = None
-) -> Body:
+) -> Fields:
     checked_label("arm", arm)
     validate.account(account)
-    groups = experiment.group_of
+    groups = group_of(experiment)
     if arm in experiment.arm_numbers:
         raise RequestError("arm_exists", "arm", "new", arm, "Choose another name: retired arms keep theirs.")
     if bool(groups) == (group is None):
@@ -77,7 +78,7 @@ def _arrival(
     return {key: value for key, value in body.items() if value is not None}
 
 
-def _add_arm(experiment: Experiment, change: Change, body: Body) -> None:
+def _add_arm(experiment: Experiment, change: Change, body: Fields) -> None:
     experiment.arm_numbers[body["arm"]] = len(experiment.arms)
     experiment.arms.append(body["arm"])
     experiment.tally.add_arms(len(experiment.arms))
@@ -86,13 +87,13 @@ def _add_arm(experiment: Experiment, change: Change, body: Body) -> None:
     experiment.added_at.append(change.at)
 
 
-def _grow(policy: BasePolicy, body: Body) -> None:
+def _grow(policy: BasePolicy, body: Fields) -> None:
     group, entitlement = ([body[key]] if body.get(key) is not None else None for key in ("group", "entitlement"))
     groups: dict[str, Any] = {} if group is entitlement is None else {"groups": Groups(group, entitlement)}
     policy.grow(n_arms=policy.n_arms + 1, account=body["account"], **groups)
 
 
-def _retirement(experiment: Experiment, now: int, arm: Any) -> Body | None:
+def _retirement(experiment: Experiment, now: int, arm: Any) -> Fields | None:
     number = experiment.number_of(arm)
     if number in experiment.retired:
         return None
@@ -101,21 +102,20 @@ def _retirement(experiment: Experiment, now: int, arm: Any) -> Body | None:
     return {"arm": number}
 
 
-def _retire(experiment: Experiment, change: Change, body: Body) -> None:
-    experiment.retired.add(body["arm"])
-    experiment.retired_at[body["arm"]] = change.at
+def _retire(experiment: Experiment, change: Change, body: Fields) -> None:
+    experiment.retired[body["arm"]] = change.at
 
 
-def _existing_arm(experiment: Experiment, now: int, arm: Any) -> Body:
+def _existing_arm(experiment: Experiment, now: int, arm: Any) -> Fields:
     return {"arm": experiment.number_of(arm)}
 
 
-def _unmask(experiment: Experiment, change: Change, body: Body) -> None:
+def _unmask(experiment: Experiment, change: Change, body: Fields) -> None:
     experiment.masked.discard(body["arm"])
     experiment.playable_since[body["arm"]] = change.at
 
 
-def _arm_by_label(experiment: Experiment, body: Body) -> Body:
+def _arm_by_label(experiment: Experiment, body: Fields) -> Fields:
     return body | {"arm": experiment.arms[body["arm"]]}
 
 
@@ -128,20 +128,20 @@ def alpha_of(fields: Mapping[str, Any]) -> float | None:
     return math.inf if alpha == "inf" else alpha
 
 
-def _set_alpha(experiment: Experiment, change: Change, body: Body) -> None:
+def _set_alpha(experiment: Experiment, change: Change, body: Fields) -> None:
     experiment.alpha = alpha_of(body)
 
 
-def _new_period(experiment: Experiment, now: int, carry: Any = None) -> Body:
-    part = experiment.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
-    return experiment.period_change(now, part)
+def _new_period(experiment: Experiment, now: int, carry: Any = None) -> Fields:
+    part = experiment.periods.carry if carry is None else validate.number("carry", carry, low=0.0, high=1.0)
+    return experiment.periods.new_period(experiment, now, part)
 
 
-def _calendar(experiment: Experiment, now: int, period: Any, start: Any = None, carry: Any = None) -> Body:
-    return experiment.period_setting(now, period, start, carry)
+def _calendar(experiment: Experiment, now: int, period: Any, start: Any = None, carry: Any = None) -> Fields:
+    return experiment.periods.new_calendar(now, period, start, carry)
 
 
-def _period_in_seconds(experiment: Experiment, body: Body) -> Body:
+def _period_in_seconds(experiment: Experiment, body: Fields) -> Fields:
     if body.get("period") is not None:
         body = body | {"period": body["period"] / 1e6}
     if "period_start" in body:
@@ -152,15 +152,15 @@ def _period_in_seconds(experiment: Experiment, body: Body) -> Body:
 # the others
 
 
-def _set_paused(experiment: Experiment, change: Change, body: Body) -> None:
+def _set_paused(experiment: Experiment, change: Change, body: Fields) -> None:
     experiment.paused = change.kind == "pause"
 
 
-def _set_code(experiment: Experiment, change: Change, body: Body) -> None:
+def _set_code(experiment: Experiment, change: Change, body: Fields) -> None:
     experiment.code = body["code"]
 
 
-def existing_context(experiment: Experiment, now: int, context: Any) -> Body:
+def existing_context(experiment: Experiment, now: int, context: Any) -> Fields:
     """Return the body of the erasure of a context."""
     number = experiment.contexts.get(checked_label("context", context))
     if number is None:
@@ -207,13 +207,13 @@ CHANGES: Final = {
     ),
     "new_period": ChangeKind(
         check=_new_period,
-        effect=lambda experiment, change, body: experiment.begin_period(change, body),
+        effect=lambda experiment, change, body: experiment.periods.begin(experiment, change, body),
         policy=lambda policy, body: policy.new_period(body["carry"]),
         guarantee="That of the new period alone, starting from the accounts that are carried over.",
     ),
     "set_period": ChangeKind(
         check=_calendar,
-        effect=lambda experiment, change, body: experiment.set_calendar(change, body),
+        effect=lambda experiment, change, body: experiment.periods.set_calendar(change, body),
         details=_period_in_seconds,
         guarantee="Unchanged until the next boundary; then that of each period alone, starting from the accounts that "
         "are carried over.",
@@ -252,6 +252,6 @@ def history(experiment: Experiment) -> list[ChangeRecord]:
     ]
 
 
-def _details(experiment: Experiment, change: Change) -> Body:
+def _details(experiment: Experiment, change: Change) -> Fields:
     body = {key: value for key, value in json.loads(change.body).items() if key not in NOT_IN_HISTORY}
     return CHANGES.get(change.kind, OTHER).details(experiment, body)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from alphafair.engine.addresses import Address, is_url, keys_of, open_store, shown, with_schema
 from alphafair.engine.backup import copy_database, new_database, temporary_copy
 from alphafair.engine.engine import Engine
-from alphafair.engine.experiment import LOG
+from alphafair.engine.state.experiment import LOG
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import EVENTS, MARKED, Context, Part, Span, Store
 from alphafair.engine.store.sqlite import needs_migration

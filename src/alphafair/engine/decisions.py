@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from alphafair.engine.experiment import Experiment
+from alphafair import validate
 from alphafair.engine.requests import Activate, Decide, Request, Reward
+from alphafair.engine.state.experiment import Experiment
 from alphafair.engine.state.settings import checked_label, is_label
+from alphafair.engine.state.verify import checksum
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Behind, Store
-from alphafair.engine.verify import checksum
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
 from alphafair_client.answers import Outcome, Receipt
@@ -244,11 +245,12 @@ class RequestHandler:
         if record is None:
             return Outcome("unknown")
         experiment = record.experiment
-        if type(value) is float and experiment.low <= value <= experiment.high and record.probabilities is None:
+        settings = experiment.settings
+        if type(value) is float and settings.low <= value <= settings.high and record.probabilities is None:
             reward: float | None = value
             rewards: bytes | None = None
         else:
-            reward, rewards = experiment.checked_reward(value, len(record.probabilities or b"") // 8)
+            reward, rewards = _checked_reward(experiment, value, len(record.probabilities or b"") // 8)
         state = _up_to_date(record, batch)
         if state.settled is not None:
             first, source, first_rewards = state.settled
@@ -305,9 +307,45 @@ class RequestHandler:
         return n_settled
 
 
+def _checked_reward(experiment: Experiment, value: Any, n_arms: int) -> tuple[float | None, bytes | None]:
+    """Return a reward as it is stored: one number, or under full information one per arm.
+
+    `n_arms` is the number of arms when the decision was made, 0 where one number is expected. Rewards of all arms
+    may be passed by label, or in the order of arms.
+    """
+    settings = experiment.settings
+    allowed = f"in [{settings.low:g}, {settings.high:g}]"
+    if n_arms:
+        if isinstance(value, Mapping):
+            arms = experiment.arms[:n_arms]
+            missing = [arm for number, arm in enumerate(arms) if number not in experiment.retired and arm not in value]
+            unknown = [arm for arm in value if experiment.arm_numbers.get(arm, n_arms) >= n_arms]
+            if missing or unknown:
+                some = f"Missing: {validate.listed(missing) or 'none'}; unknown: {validate.listed(unknown) or 'none'}."
+                raise RequestError("bad_reward", "reward", "a value for every arm", f"{len(value)} values", some)
+            value = [value.get(arm, settings.low) for arm in arms]
+        try:
+            rewards = validate.floats("reward", "a number per arm", value, "Pass a list, or a mapping by label.")
+        except InvalidArgument as refused:
+            raise RequestError("bad_reward", *refused.args) from None
+        if rewards.shape != (n_arms,) or not ((rewards >= settings.low) & (rewards <= settings.high)).all():
+            repair = "Pass one per arm, in the order of the experiment's arms."
+            raise RequestError("bad_reward", "reward", f"{n_arms} numbers {allowed}", value, repair)
+        return None, rewards.astype("<f8").tobytes()
+    try:
+        is_number = not isinstance(value, str | bytes | bool) and not getattr(value, "ndim", 0)
+        number = float(value) if is_number and not np.ma.is_masked(value) else np.nan
+    except Exception:  # it cannot be converted, or is too large
+        number = np.nan
+    if not settings.low <= number <= settings.high:
+        repair = f"{experiment.name} was created with this reward_range."
+        raise RequestError("bad_reward", "reward", f"a number {allowed}", value, repair)
+    return number, None
+
+
 def _up_to_date(record: DecisionRecord, batch: Batch) -> DecisionState:
     """Return the state of a decision, which is settled first if it is overdue."""
-    state, wait = batch.state(record), record.experiment.wait
+    state, wait = batch.state(record), record.experiment.settings.wait
     if state.settled is None and wait is not None and state.waits_since + wait <= batch.at:
         _settle_overdue(record, batch)
         return batch.state(record)
@@ -316,7 +354,7 @@ def _up_to_date(record: DecisionRecord, batch: Batch) -> DecisionState:
 
 def _settle_overdue(record: DecisionRecord, batch: Batch) -> None:
     """Apply the default reward; close the decision where there is none, or where it was never activated."""
-    default = record.experiment.default_reward
+    default = record.experiment.settings.default_reward
     if not batch.state(record).active:
         batch.settle(record, None, "lapsed")
     elif default is None:

@@ -18,29 +18,22 @@ from alphafair.engine.addresses import open_store
 from alphafair.engine.batch import Batch
 from alphafair.engine.changes import CHANGES
 from alphafair.engine.clock import Clock, steady_ns
-from alphafair.engine.experiment import CODE, Experiment, state_bytes
 from alphafair.engine.memory import prove_loading
-from alphafair.engine.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
-from alphafair.engine.state.settings import (
-    DEFAULT_CARRY,
-    checked_label,
-    checked_period,
-    checked_settings,
-    checked_start,
-)
+from alphafair.engine.state.experiment import CODE, Experiment, state_bytes
+from alphafair.engine.state.replay import policy_at, rollback_position, rolled_back
+from alphafair.engine.state.settings import DEFAULT_CARRY, Settings
+from alphafair.engine.state.status import status_of, summary_at
+from alphafair.engine.state.verify import check_rows, check_states, check_store
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Context, Statement, Store
-from alphafair.engine.verify import check_rows, check_states, check_store
 from alphafair.engine.writer import Writer
 from alphafair.engine.writers import Writers, check_new
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
-from alphafair.formatting import json_alpha
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
 from alphafair_client.answers import ChangeRecord, Outcome, Receipt, Status
 
-DEFAULT_POLICY = "alpha-fair-adaptive"
 Result = TypeVar("Result")
 
 
@@ -270,42 +263,11 @@ class Engine:
         becomes 1 + carry (R - 1). Periods start every `period` from `period_start` on (ISO 8601; UTC unless it has an
         offset), by default from the creation on.
         """
-        checked_label("name", name)
-        labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
-        named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
-        least, most = validate.ANY_REWARD
-        low = validate.number("reward_range[0]", reward_range[0], low=least, high=most, high_open=True)
-        high = validate.number("reward_range[1]", reward_range[1], low=low, high=most, low_open=True)
-        if reward_wait is not None:
-            reward_wait = validate.number("reward_wait", reward_wait, low=0.0, high=1e9, low_open=True)
-        if default_reward is not None:
-            default_reward = validate.number("default_reward", default_reward, low=low, high=high)
-            if reward_wait is None:
-                repair = "Pass reward_wait as well: the seconds after which it is applied."
-                raise RequestError("bad_request", "default_reward", "passed with reward_wait", default_reward, repair)
-        periods = checked_period(period, period_start, carry)
         if groups is not None:
             settings["groups"] = groups
-        if start is not None:
-            ready = checked_start(start, policy, labels, named, settings)
-            policy, settings = ready.name, dict(ready.settings)
-        else:
-            policy = DEFAULT_POLICY if policy is None else policy
-            settings = checked_settings(policy, labels, settings)
-        if "alpha" in settings:
-            settings["alpha"] = json_alpha(settings["alpha"])
-        body = {
-            "code": CODE,
-            "name": name,
-            "arms": labels,
-            "policy": policy,
-            "settings": settings,
-            "reward_range": [low, high],
-            "reward_wait": reward_wait,
-            "default_reward": default_reward,
-            "n_contexts": len(named),
-            **periods,
-        }
+        calendar = (period, period_start, carry)
+        terms = (reward_range, reward_wait, default_reward, calendar)
+        checked, named = Settings.checked(name, arms, contexts, *terms, policy, settings, start)
         state = None if start is None else start.to_bytes()
         self._check_writable()
 
@@ -316,9 +278,9 @@ class Engine:
             memory = writer.memory
             check_new(name, memory.experiments)
             key = batch.numbers.new_key() if memory.key is None else memory.key
-            part = batch.create(key, name, json.dumps(body), state, self._actor.get())
+            part = batch.create(key, name, checked.to_json(CODE), state, self._actor.get())
             experiment = part.experiment
-            experiment.policy = experiment.first_policy()
+            experiment.policy = experiment.settings.first_policy(state)
             memory.check_contexts(experiment, len(named))
             experiment.contexts = {label: number for number, label in enumerate(named)}
             part.rows[Context] += [Context(key, number, label) for number, label in enumerate(named)]
@@ -334,7 +296,7 @@ class Engine:
     def experiment(self, name: str) -> Status:
         """Return the current state of an experiment."""
         with self.writers.reading(name) as (writer, experiment):
-            return experiment.status(writer.memory.max_contexts_of(experiment))
+            return status_of(experiment, writer.memory.max_contexts_of(experiment))
 
     def add_arm(
         self,
@@ -445,7 +407,7 @@ class Engine:
             with _as_policy_failure(experiment, f"rolling back to position {target}"):
                 policy = rolled_back(store, experiment, policy, target, experiment.position + 1)
                 state = state_bytes(policy)
-            summary = experiment.summary_at(batch.at)
+            summary = summary_at(experiment, batch.at)
             counts = {"closed": len(still_open), "tally": experiment.tally.to_json(), "summary": len(summary)}
             body = json.dumps({"position": target, **counts})
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from alphafair import __version__
-from alphafair.engine.experiment import SAVING, Experiment, checks_of
+from alphafair.engine.state.experiment import SAVING, Experiment, checks_of
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import OpenDecision, Snapshot, SnapshotPiece, Store
 
@@ -50,7 +50,7 @@ class Deadline:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.wait = experiment.wait or 0
+        self.wait = experiment.settings.wait or 0
         self.low = 0
         self.next_due: int | None = 0  # when to search again; None while no decision waits
 
@@ -96,7 +96,7 @@ class Deadlines:
 
     def add(self, experiment: Experiment) -> None:
         """Add an experiment."""
-        if experiment.wait is not None:
+        if experiment.settings.wait is not None:
             self._deadlines[experiment.key] = Deadline(experiment)
 
     def begin(self, experiment: Experiment, at: int, event: int = 0) -> None:
@@ -220,7 +220,7 @@ class SnapshotWriter:
 
     def _rows(self, experiment: Experiment) -> Iterator[Snapshot | SnapshotPiece | None]:
         """Yield the rows of a snapshot, the one in `snapshot` last; None after work that has led to no row."""
-        yield from _allocate(experiment.n_state_bytes)
+        yield from _allocate(n_state_bytes(experiment))
         experiment.unsaved = 0
         state, position, tally = experiment.copied_state(), experiment.position, experiment.tally.to_json()
         if state is None:
@@ -253,11 +253,19 @@ class SnapshotWriter:
             return
         self._store.save(row)
         if isinstance(row, Snapshot):
-            unfinished.experiment.saved((unfinished.size + len(row.state)) // BYTES_PER_EVENT)
+            unfinished.experiment.snapshot_every = (unfinished.size + len(row.state)) // BYTES_PER_EVENT
+            unfinished.experiment.problems.pop(SAVING, None)
             self._unfinished = None
             self._untidy.append(unfinished.experiment.key)
         else:
             unfinished.size += len(row.bytes)
+
+
+def n_state_bytes(experiment: Experiment) -> int:
+    """Return the approximate size of the state of a policy."""
+    if not experiment.has_policy:
+        return 0
+    return experiment.policy.n_contexts * experiment.policy.stepper.bytes_per_context
 
 
 def _cut(blob: bytes) -> Iterator[bytes]:

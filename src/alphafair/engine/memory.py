@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from alphafair import validate
 from alphafair.engine.decisions import DecisionCache
-from alphafair.engine.experiment import LONGEST_REASON, Experiment
 from alphafair.engine.maintenance import Deadlines
-from alphafair.engine.replay import Replay
+from alphafair.engine.state.experiment import LONGEST_REASON, Experiment
+from alphafair.engine.state.replay import Replay
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Head, Store
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, encodable
 from alphafair.memory_limit import memory_limit
 
 MEMORY_SHARE = 0.5  # of the memory, for the contexts of all experiments
+CONTEXT_COPIES: Final = 5  # of a context's state that may exist at once while the state grows, is saved or is loaded
+LABEL_BYTES: Final = 1_000  # of a label of 200 characters and its entry in the table of labels
 
 
 class Tail(NamedTuple):
@@ -91,7 +93,7 @@ class Memory:
             experiment.unsaved += experiment.position - positions.get(key, 0)
             if key not in known:
                 self.add(experiment)
-            if experiment.wait is not None:
+            if experiment.settings.wait is not None:
                 self.deadlines.begin(experiment, before)
         self.find_periodic()
 
@@ -114,7 +116,7 @@ class Memory:
 
     def find_periodic(self) -> None:
         """Find the experiments whose periods end by the calendar."""
-        self.periodic = [experiment for experiment in self.by_key.values() if experiment.period is not None]
+        self.periodic = [experiment for experiment in self.by_key.values() if experiment.periods.length is not None]
 
     # looking up
 
@@ -129,7 +131,7 @@ class Memory:
         if self._max_contexts is not None:
             return self._max_contexts
         n_experiments = self._n_experiments() + (experiment.key not in self.by_key)
-        return experiment.contexts_in(self._n_bytes // n_experiments)
+        return _contexts_in(experiment, self._n_bytes // n_experiments)
 
     def check_contexts(self, experiment: Experiment, n_contexts: int) -> None:
         """Refuse more contexts than an experiment may have."""
@@ -138,6 +140,13 @@ class Memory:
             allowed = f"one of at most {most:,} contexts of {experiment.name}"
             repair = "Raise max_contexts, or use fewer labels, for example one per segment."
             raise RequestError("too_many_contexts", "context", allowed, f"number {n_contexts:,}", repair)
+
+
+def _contexts_in(experiment: Experiment, n_bytes: int) -> int:
+    """Return how many contexts fit into so much memory, whatever is done with them; at least 1."""
+    if not experiment.has_policy:
+        return experiment.n_contexts
+    return max(1, n_bytes // (CONTEXT_COPIES * experiment.policy.stepper.bytes_per_context + LABEL_BYTES))
 
 
 def replayed(store: Store, key: int | None = None) -> tuple[int, dict[int, Experiment]]:

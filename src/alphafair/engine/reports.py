@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from alphafair import metrics
 from alphafair.engine import changes
-from alphafair.engine.experiment import Experiment
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
+from alphafair.engine.state.experiment import Experiment
 from alphafair.engine.state.settings import checked_label
+from alphafair.engine.state.status import group_of, status_of
+from alphafair.engine.state.summary import Fairness, Summary
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import FoundRow, LogSearch, Store
-from alphafair.engine.summary import Fairness, Summary
 from alphafair.engine.writers import Writers
 from alphafair.errors import RequestError
 from alphafair.jit import Kernels
@@ -88,7 +89,7 @@ class LogFilter(NamedTuple):
     before: int | None = None  # a position
 
 
-class LogPage(NamedTuple):
+class LogExcerpt(NamedTuple):
     """Decisions, the newest first."""
 
     rows: list[FoundRow]
@@ -162,12 +163,12 @@ class Reports:
             found += map(ContextProbabilities, (labels[each] for each in some), decisions, probabilities)
         return arms, len(numbers), found
 
-    def log_page(self, name: str, wanted: LogFilter, limit: int = 50) -> LogPage:
+    def log_excerpt(self, name: str, wanted: LogFilter, limit: int = 50) -> LogExcerpt:
         """Return decisions, the newest first; a page may be shorter than asked for where few decisions match."""
         with self._writers.reading(name) as (writer, experiment):
             store, last = writer.store, experiment.position
         with store.reader() as reader:
-            return page_of(reader, experiment, wanted, last, limit)
+            return excerpt_of(reader, experiment, wanted, last, limit)
 
     def story(self, name: str, id: str) -> DecisionStory:
         """Return one decision, with the settings of its experiment at that time and the changes since."""
@@ -201,7 +202,7 @@ class Reports:
                 full=experiment.full,
                 rounds=rounds,
                 rewards=experiment.tally.rewards + experiment.tally.defaulted,
-                reward_range=(experiment.low, experiment.high),
+                reward_range=(experiment.settings.low, experiment.settings.high),
                 alpha=experiment.alpha,
                 groups=None if groups is None or groups.is_default else groups.settings(),
             )
@@ -226,20 +227,20 @@ def overview_of(experiment: Experiment, now: int, max_contexts: int, changes: li
     """Return copies of what an experiment knows; the caller keeps writers out meanwhile."""
     full = experiment.has_policy and experiment.policy.feedback is Feedback.FULL
     try:
-        group_of = experiment.group_of if experiment.has_policy else {}
+        groups = group_of(experiment) if experiment.has_policy else {}
     except Exception:  # `status` tells what is wrong
-        group_of = {}
+        groups = {}
     return Overview(
         now,
         experiment.position,
-        experiment.status(max_contexts),
+        status_of(experiment, max_contexts),
         experiment.summary.copy(contexts=False),
         experiment.fairness(),
         _bounds(experiment) if full else None,
-        group_of,
+        groups,
         list(experiment.playable_since),
-        [(at, experiment.retired_at.get(arm)) for arm, at in enumerate(experiment.added_at)],
-        experiment.period_pulls(),
+        [(at, experiment.retired.get(arm)) for arm, at in enumerate(experiment.added_at)],
+        experiment.periods.pulls(experiment),
         changes,
     )
 
@@ -298,7 +299,7 @@ def probabilities_of(experiment: Experiment, contexts: Sequence[int]) -> list[li
 # the log
 
 
-def page_of(store: Store, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogPage:
+def excerpt_of(store: Store, experiment: Experiment, wanted: LogFilter, last: int, limit: int) -> LogExcerpt:
     """Search the log backwards from position `last` until a page is full, or some time has passed."""
     context = None if wanted.context is None else _context_number(experiment, wanted.context)
     arm = None if wanted.arm is None else experiment.arm_numbers.get(wanted.arm, -1)
@@ -318,7 +319,7 @@ def page_of(store: Store, experiment: Experiment, wanted: LogFilter, last: int, 
         end = rows[-1].position - 1 if len(rows) >= limit else start
         if time.monotonic() > stop:
             break
-    return LogPage(rows, list(experiment.arms), end, end <= begin)
+    return LogExcerpt(rows, list(experiment.arms), end, end <= begin)
 
 
 def _context_number(experiment: Experiment, label: str) -> int:

@@ -22,10 +22,11 @@ from alphafair import __version__
 from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
-from alphafair.engine.experiment import CODE, LOG
 from alphafair.engine.maintenance import SnapshotWriter
 from alphafair.engine.memory import Memory, reason_of
 from alphafair.engine.requests import Request
+from alphafair.engine.state.experiment import CODE, LOG
+from alphafair.engine.state.status import summary_at
 from alphafair.engine.store.ledger import Behind, Statement, Store, commit_bytes
 from alphafair.engine.tickets import Call, Queue, Ticket, Waiter
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
@@ -42,7 +43,7 @@ OTHER_CODE = (
 )
 
 
-class Kind(Enum):
+class ConditionKind(Enum):
     """What the next request of a writer has to do first."""
 
     NEW = "new"  # nothing
@@ -57,7 +58,7 @@ class Kind(Enum):
 class Condition:
     """Whether requests can be served, and if not, why."""
 
-    kind: Kind
+    kind: ConditionKind
     reason: str | None = None
     n_bytes: int = 0  # to be written before a commit counts as possible
     not_before: float = 0.0  # by the monotonic clock: when to try to load
@@ -65,11 +66,11 @@ class Condition:
     @property
     def must_try(self) -> bool:
         """Whether only an attempt can tell if requests can be served."""
-        return self.kind in (Kind.NEW, Kind.BLOCKED, Kind.STALE)
+        return self.kind in (ConditionKind.NEW, ConditionKind.BLOCKED, ConditionKind.STALE)
 
 
-NEW = Condition(Kind.NEW, "Nothing has been written yet.", LEAST_PROBE)
-CURRENT, CLOSED = Condition(Kind.CURRENT), Condition(Kind.CLOSED, "closed")
+NEW = Condition(ConditionKind.NEW, "Nothing has been written yet.", LEAST_PROBE)
+CURRENT, CLOSED = Condition(ConditionKind.CURRENT), Condition(ConditionKind.CLOSED, "closed")
 
 
 Result = TypeVar("Result")
@@ -110,20 +111,20 @@ class Writer:
     def close(self) -> None:
         """Answer waiting requests, and save snapshots so that opening is quick."""
         with self.lock:
-            if self.condition.kind is Kind.CLOSED:
+            if self.condition.kind is ConditionKind.CLOSED:
                 return
             try:
                 if not self.read_only:
                     while self.queue:
                         self._serve()
-                    if self.condition.kind in (Kind.NEW, Kind.CURRENT):
+                    if self.condition.kind in (ConditionKind.NEW, ConditionKind.CURRENT):
                         with contextlib.suppress(Unavailable):  # the log is enough to open it again
                             self.take_snapshots(least=1)
             finally:
                 self.condition = CLOSED
 
     def _check_open(self) -> None:
-        if self.condition.kind is Kind.CLOSED:
+        if self.condition.kind is ConditionKind.CLOSED:
             raise closed()
 
     # decisions and rewards
@@ -304,8 +305,9 @@ class Writer:
         while True:
             batch = self._batch()
             for experiment in self.memory.periodic:
-                if experiment.next_boundary is not None and experiment.next_boundary <= batch.at:
-                    body = json.dumps(experiment.period_change(batch.at))
+                boundary = experiment.periods.next_boundary
+                if boundary is not None and boundary <= batch.at:
+                    body = json.dumps(experiment.periods.new_period(experiment, batch.at))
                     batch.change(experiment, "new_period", body, experiment.apply)
             if not batch.parts:
                 return batch
@@ -328,7 +330,7 @@ class Writer:
             raise failed
 
     def _write(self, batch: Batch, statements: Sequence[Statement]) -> None:
-        if self.condition.kind is Kind.FOREIGN:
+        if self.condition.kind is ConditionKind.FOREIGN:
             raise Unavailable(f"{self.store.path}: {self.condition.reason}")
         began = time.perf_counter()
         try:
@@ -355,12 +357,12 @@ class Writer:
 
     def block(self, reason: str, n_bytes: int = LEAST_PROBE) -> None:
         """A commit, or a request, has failed: let the next one prove first that a commit can succeed."""
-        if self.condition.kind in (Kind.NEW, Kind.CURRENT, Kind.BLOCKED):
-            self.condition = Condition(Kind.BLOCKED, reason, max(n_bytes, self.condition.n_bytes))
+        if self.condition.kind in (ConditionKind.NEW, ConditionKind.CURRENT, ConditionKind.BLOCKED):
+            self.condition = Condition(ConditionKind.BLOCKED, reason, max(n_bytes, self.condition.n_bytes))
 
     def _make_stale(self, reason: str, not_before: float = 0.0) -> None:
         """Memory has to be loaded again before it is used."""
-        self.condition = Condition(Kind.STALE, reason, self.condition.n_bytes, not_before)
+        self.condition = Condition(ConditionKind.STALE, reason, self.condition.n_bytes, not_before)
 
     def load(self) -> None:
         """Load everything from the file, starting with the last snapshots. Memory is freed first: two may not fit."""
@@ -380,28 +382,28 @@ class Writer:
             self._make_stale(reason, time.monotonic() + max(RETRY, time.monotonic() - began))
             raise Unavailable(reason)
         self._clock.see(self.memory.latest)
-        if before.kind is Kind.STALE:
-            self.condition = replace(before, kind=Kind.BLOCKED) if before.n_bytes else CURRENT
+        if before.kind is ConditionKind.STALE:
+            self.condition = replace(before, kind=ConditionKind.BLOCKED) if before.n_bytes else CURRENT
             older = any(each.code != CODE and each.has_policy for each in self.memory.by_key.values())
             if older and self.is_shared and not self.read_only:
-                self.condition = Condition(Kind.FOREIGN, OTHER_CODE)
+                self.condition = Condition(ConditionKind.FOREIGN, OTHER_CODE)
 
     def _refresh(self) -> None:
         """Take in what has been written without this memory: by others, or by a commit that seemed to fail."""
         self._load_again()
-        may_be_behind = self.read_only or self.is_shared or self.condition.kind is Kind.BLOCKED
+        may_be_behind = self.read_only or self.is_shared or self.condition.kind is ConditionKind.BLOCKED
         if may_be_behind and self.memory.is_behind():
             self._fold()
 
     def _load_again(self) -> None:
-        if self.condition.kind is Kind.STALE:
+        if self.condition.kind is ConditionKind.STALE:
             if time.monotonic() < self.condition.not_before:
                 raise Unavailable(self.condition.reason or f"{self.store.path} cannot be loaded.")
             self.load()
 
     def _fold(self) -> None:
         """Take in what was written since, and nothing else; load everything where that fails."""
-        if self.condition.kind is Kind.STALE:
+        if self.condition.kind is ConditionKind.STALE:
             self._load_again()
             return
         before, reason = self.condition, ""
@@ -427,7 +429,7 @@ class Writer:
             return
         self._clock.see(self.memory.latest)
         is_foreign = any(each.code != CODE for each in self.memory.by_key.values()) and not self.read_only
-        self.condition = Condition(Kind.FOREIGN, OTHER_CODE) if is_foreign else before
+        self.condition = Condition(ConditionKind.FOREIGN, OTHER_CODE) if is_foreign else before
 
     def _recover(self, *, probe: bool = False) -> None:
         """Prepare for writing: after a failure, prove that a commit as large can succeed, and only then look for it.
@@ -435,17 +437,17 @@ class Writer:
         So while a disk stays full, a request costs one attempt to write.
         """
         self._clock.time_of_event()
-        if self.condition.kind is Kind.FOREIGN and not self.is_shared:  # it was the clock
+        if self.condition.kind is ConditionKind.FOREIGN and not self.is_shared:  # it was the clock
             self.record_upgrade()
         if (
             probe
-            or self.condition.kind is Kind.BLOCKED
-            or (self.condition.kind is Kind.STALE and self.condition.n_bytes)
+            or self.condition.kind is ConditionKind.BLOCKED
+            or (self.condition.kind is ConditionKind.STALE and self.condition.n_bytes)
         ):
             self.store.probe(max(self.condition.n_bytes, LEAST_PROBE))
             self._clock.confirm()
             self._refresh()
-            if self.condition.kind in (Kind.NEW, Kind.BLOCKED):
+            if self.condition.kind in (ConditionKind.NEW, ConditionKind.BLOCKED):
                 self.condition = CURRENT
         else:
             self._load_again()
@@ -485,18 +487,18 @@ class Writer:
         """
         while differing := sorted({each.code for each in self.memory.by_key.values() if each.code != CODE}):
             with self.store.alone_with(differing) as is_alone:
-                self.condition = NEW if is_alone else Condition(Kind.FOREIGN, OTHER_CODE)
+                self.condition = NEW if is_alone else Condition(ConditionKind.FOREIGN, OTHER_CODE)
                 if not is_alone:
                     return
                 try:
                     self._upgrade()
                     return
                 except WrongClock as problem:
-                    self.condition = Condition(Kind.FOREIGN, str(problem))
+                    self.condition = Condition(ConditionKind.FOREIGN, str(problem))
                     return
                 except Behind:
                     self._fold()
-        if self.condition.kind is Kind.FOREIGN:
+        if self.condition.kind is ConditionKind.FOREIGN:
             self.condition = NEW
 
     def _upgrade(self) -> None:
@@ -506,7 +508,7 @@ class Writer:
         batch = self._batch()
         for experiment in self.memory.by_key.values():
             if experiment.code != CODE and (state := experiment.saved_state()) is not None:
-                summary = experiment.summary_at(batch.at)
+                summary = summary_at(experiment, batch.at)
                 counts = {"tally": experiment.tally.to_json(), "summary": len(summary)}
                 body = json.dumps({"code": CODE, "version": __version__, **counts})
                 batch.change(experiment, "upgrade", body, experiment.apply, state=state + summary)
@@ -538,10 +540,10 @@ class Writer:
             self._save()
             return self.memory.deadlines.is_behind(self.now()) or self.snapshots.is_busy
 
-        if self.condition.kind is Kind.FOREIGN:
+        if self.condition.kind is ConditionKind.FOREIGN:
             with self.reading():
                 self.record_upgrade()
-            if self.condition.kind is Kind.FOREIGN:
+            if self.condition.kind is ConditionKind.FOREIGN:
                 return False
         return self.write(work)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from alphafair.engine.clock import Clock
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
-from alphafair.engine.experiment import CODE, Experiment
 from alphafair.engine.memory import unknown_experiment
 from alphafair.engine.requests import Activate, Decide, Request, Reward
+from alphafair.engine.state.experiment import CODE, Experiment
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Store
-from alphafair.engine.writer import Answer, Kind, Writer, closed
+from alphafair.engine.writer import Answer, ConditionKind, Writer, closed
 from alphafair.errors import RequestError, Unavailable
 from alphafair_client.answers import Outcome
 
@@ -207,13 +207,13 @@ class Writers:
 
     def probe(self) -> None:
         """Find out whether the file is still there, or the database answers; if not, requests are refused."""
-        if self._only is not None and self._only.condition.kind in (Kind.BLOCKED, Kind.STALE):
+        if self._only is not None and self._only.condition.kind in (ConditionKind.BLOCKED, ConditionKind.STALE):
             return  # a probe of its own finds out
         try:
             self.store.probe()
         except Unavailable as problem:
             for each in self.all():
-                if each.condition.kind is not Kind.BLOCKED:
+                if each.condition.kind is not ConditionKind.BLOCKED:
                     each.block(str(problem))
             if self.is_shared:  # there may be no experiment yet
                 self.missing = str(problem)

@@ -1,13 +1,15 @@
-"""The checks of what an experiment is created with: labels, periods, its policy and the settings of that."""
+"""What an experiment is created with: the checks of arguments, and the JSON that the log keeps."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -15,9 +17,12 @@ from alphafair import validate
 from alphafair.algorithms import POLICIES, BasePolicy, load_policy
 from alphafair.engine.dates import date_of, microseconds
 from alphafair.errors import InvalidArgument, RequestError
+from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
+from alphafair.values import State
 from alphafair_client.answers import LONGEST_LABEL
 
+DEFAULT_POLICY: Final = "alpha-fair-adaptive"
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
 GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 DEFAULT_CARRY: Final = 0.5
@@ -41,6 +46,135 @@ def checked_label(argument: str, value: Any) -> str:
     shown = value[:40] if isinstance(value, str) else value
     allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
     raise RequestError("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
+
+
+# settings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an experiment is created with. What later changes can change begins as it is here."""
+
+    name: str
+    arms: tuple[str, ...]
+    policy: str
+    of_policy: Mapping[str, Any]  # its own settings, such as alpha, as JSON
+    low: float
+    high: float
+    reward_wait: float | None  # seconds
+    default_reward: float | None
+    n_contexts: int
+    calendar: Mapping[str, Any]  # period, period_start and carry, as far as they were passed
+
+    @classmethod
+    def checked(
+        cls,
+        name: Any,
+        arms: Any,
+        contexts: Any,
+        reward_range: Any,
+        reward_wait: Any,
+        default_reward: Any,
+        calendar: tuple[Any, Any, Any],
+        policy: Any,
+        of_policy: Mapping[str, Any],
+        start: State | None,
+    ) -> tuple[Self, list[str]]:
+        """Return the settings that arguments of `Engine.create` lead to, and the labels of contexts."""
+        checked_label("name", name)
+        labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
+        named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
+        least, most = validate.ANY_REWARD
+        low = validate.number("reward_range[0]", reward_range[0], low=least, high=most, high_open=True)
+        high = validate.number("reward_range[1]", reward_range[1], low=low, high=most, low_open=True)
+        if reward_wait is not None:
+            reward_wait = validate.number("reward_wait", reward_wait, low=0.0, high=1e9, low_open=True)
+        if default_reward is not None:
+            default_reward = validate.number("default_reward", default_reward, low=low, high=high)
+            if reward_wait is None:
+                repair = "Pass reward_wait as well: the seconds after which it is applied."
+                raise RequestError("bad_request", "default_reward", "passed with reward_wait", default_reward, repair)
+        fields = checked_period(*calendar)
+        if start is not None:
+            ready = checked_start(start, policy, labels, named, of_policy)
+            policy, found = ready.name, dict(ready.settings)
+        else:
+            policy = DEFAULT_POLICY if policy is None else policy
+            found = checked_settings(policy, labels, of_policy)
+        if "alpha" in found:
+            found["alpha"] = json_alpha(found["alpha"])
+        settings = cls(
+            name=name,
+            arms=tuple(labels),
+            policy=policy,
+            of_policy=found,
+            low=low,
+            high=high,
+            reward_wait=reward_wait,
+            default_reward=default_reward,
+            n_contexts=len(named),
+            calendar=fields,
+        )
+        return settings, named
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the body of the change that created an experiment."""
+        body = json.loads(text)
+        if "code" not in body:
+            repair = "Export its log with the version that made it."
+            raise InvalidArgument("path", "a file of alphafair 0.1.0 or later", "one of an unreleased version", repair)
+        calendar = {name: body[name] for name in ("period", "period_start", "carry") if name in body}
+        low, high = body["reward_range"]
+        return cls(
+            name=body["name"],
+            arms=tuple(body["arms"]),
+            policy=body["policy"],
+            of_policy=body["settings"],
+            low=low,
+            high=high,
+            reward_wait=body["reward_wait"],
+            default_reward=body["default_reward"],
+            n_contexts=body["n_contexts"],
+            calendar=calendar,
+        )
+
+    def to_json(self, code: str) -> str:
+        """Return the body of the change that creates the experiment with these kernels."""
+        body = {
+            "code": code,
+            "name": self.name,
+            "arms": self.arms,
+            "policy": self.policy,
+            "settings": self.of_policy,
+            "reward_range": [self.low, self.high],
+            "reward_wait": self.reward_wait,
+            "default_reward": self.default_reward,
+            "n_contexts": self.n_contexts,
+            **self.calendar,
+        }
+        return json.dumps(body)
+
+    @cached_property
+    def wait(self) -> int | None:
+        """The waiting time in microseconds."""
+        return None if self.reward_wait is None else int(self.reward_wait * 1e6)
+
+    def first_policy(self, state: bytes | None) -> BasePolicy:
+        """Return the policy that the experiment was created with, from the state of `start` if there was one."""
+        if state is not None:
+            return load_policy(State.from_bytes(state))
+        if self.policy not in POLICIES:
+            repair = "Import the module that registers it before you open the file."
+            raise InvalidArgument("policy", "registered in this process", self.policy, repair)
+        kind = POLICIES[self.policy]
+        settings = kind._settings_of_this_version(self.of_policy)
+        if "groups" in settings:
+            settings["groups"] = Groups(**settings["groups"])
+        policy = kind(1, len(self.arms), **settings)
+        if self.n_contexts > 1:
+            policy.grow(n_contexts=self.n_contexts)
+        return policy
 
 
 # periods and policies

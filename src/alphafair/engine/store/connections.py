@@ -53,7 +53,7 @@ class ConnectionLost(Unavailable):
     """The connection ended before the answer arrived: what was sent may have been done."""
 
 
-class Connection(psycopg.Connection[Any]):
+class DatabaseConnection(psycopg.Connection[Any]):
     """A connection that ends where the server gives no answer in time.
 
     A server that is stopped, or whose disk hangs, still acknowledges what arrives, so that no time-out of TCP sees it;
@@ -73,19 +73,19 @@ class Connection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"no answer within {limit:g} seconds") from None
 
 
-class Connections:
+class ConnectionPool:
     """Connections to one database: idle ones are used again, dead ones are replaced."""
 
     def __init__(self, url: str, *, read_only: bool, most: int = CONNECTIONS) -> None:
         self.path = shown(url)
         self.schema, self._arguments = _connection_arguments(url, read_only)
         self._read_only = read_only
-        self._idle: deque[Connection] = deque()
+        self._idle: deque[DatabaseConnection] = deque()
         self._free = threading.BoundedSemaphore(most)
         self._most, self._closed = most, False
 
     @contextlib.contextmanager
-    def one(self, limit: float = SOON) -> Iterator[Connection]:
+    def one(self, limit: float = SOON) -> Iterator[DatabaseConnection]:
         """Lend a connection that waits `limit` seconds for each answer; it is kept for the next use unless broken."""
         if not self._free.acquire(timeout=WAIT):
             raise Unavailable(f"{self.path}: all {self._most} connections are in use.")
@@ -106,7 +106,7 @@ class Connections:
         finally:
             self._free.release()
 
-    def _live_one(self) -> Connection:
+    def _live_one(self) -> DatabaseConnection:
         with contextlib.suppress(IndexError):
             while True:
                 connection = self._idle.pop()
@@ -115,10 +115,12 @@ class Connections:
                 connection.close()  # the server has ended it
         return self.new()
 
-    def new(self) -> Connection:
+    def new(self) -> DatabaseConnection:
         """Open a connection of its own."""
         try:
-            connection = Connection.connect(**self._arguments, autocommit=True, cursor_factory=psycopg.RawCursor)
+            connection = DatabaseConnection.connect(
+                **self._arguments, autocommit=True, cursor_factory=psycopg.RawCursor
+            )
             try:
                 ((durable, is_standby),) = connection.execute(
                     "select current_setting('synchronous_commit'), pg_is_in_recovery()"

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from alphafair.engine.addresses import shown
 from alphafair.engine.clock import WrongClock
-from alphafair.engine.store.connections import LATER, SOON, ConnectionLost, Connections
+from alphafair.engine.store.connections import LATER, SOON, ConnectionLost, ConnectionPool
 from alphafair.engine.store.dialect import NEWEST, POSTGRES, as_dict
 from alphafair.engine.store.ledger import (
     EVENTS,
@@ -105,14 +105,14 @@ class PostgresStore:
         self._session: psycopg.Connection[Any] | None = None  # holds the lock that announces this process
         self._announced: str | None = None
         self._parent = parent
-        self.connections: Connections
+        self.connections: ConnectionPool
         self.opened: Opened
         self.node: str
         if parent is not None:
             self.connections, self.opened, self.node = parent.connections, parent.opened, parent.node
             self.schema: str = parent.schema
             return
-        self.connections = Connections(url, read_only=read_only)
+        self.connections = ConnectionPool(url, read_only=read_only)
         self.schema = self.connections.schema
         self.node = secrets.token_hex(8)
         try:
@@ -486,7 +486,7 @@ def make_way(connection: psycopg.Connection[Any], schema: str) -> None:
 
 def check_unused(url: str) -> str:
     """Refuse a database whose schema is in use, and return the schema; nothing is changed."""
-    connections = Connections(url, read_only=False)
+    connections = ConnectionPool(url, read_only=False)
 
     def work(connection: psycopg.Connection[Any]) -> None:
         with connection.transaction(force_rollback=True):

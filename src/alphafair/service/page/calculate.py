@@ -17,7 +17,7 @@ from alphafair.algorithms import load_policy
 from alphafair.engine.addresses import open_store
 from alphafair.engine.export import ExperimentRecord, read_log
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
-from alphafair.engine.replay import Replay
+from alphafair.engine.state.replay import Replay
 from alphafair.engine.store import questions
 from alphafair.evaluation import frontier
 from alphafair.formatting import json_alpha

@@ -14,7 +14,7 @@ import msgspec
 import alphafair
 from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.reports import ContextProbabilities, LogFilter
-from alphafair.engine.summary import SECOND
+from alphafair.engine.state.summary import SECOND
 from alphafair.errors import RequestError
 from alphafair.service.api.handlers import Handler, caller_of, list_keys
 from alphafair.service.http.errors import failure, http_failure
@@ -282,7 +282,7 @@ async def log_page(service: Service, request: Request, name: str, query: LogPage
         None if query.until is None else int(query.until * SECOND),
         query.before,
     )
-    find = partial(service.reports.log_page, name, wanted, query.limit)
+    find = partial(service.reports.log_excerpt, name, wanted, query.limit)
     return views.log_answer(await service.scans.run(caller_of(request), find))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alphafair.engine.summary import SECOND
+from alphafair.engine.state.summary import SECOND
 from alphafair.formatting import clipped, counted
 from alphafair.service.page.messages import Mark
 

@@ -365,7 +365,7 @@ class ArmProbability(Struct):
     reward: float | None  # what it earned, or under full information would have earned
 
 
-class Settings(Struct):
+class EarlierSettings(Struct):
     """The settings of an experiment at the moment of a decision."""
 
     alpha: AnyAlpha | None
@@ -388,7 +388,7 @@ class DecisionAnswer(Struct):
     probabilities_status: Literal["stored", "recomputed", "computing", "unavailable"]
     probabilities_sentence: str  # the status in words
     arms: list[ArmProbability]  # live arms at that moment
-    settings: Settings
+    settings: EarlierSettings
     state_version: int  # the position of the log that the policy had learned from
     changes_since: list[ChangeItem]  # of the experiment, after the decision
     events_since: int  # events in the log after the decision

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.engine import Status
-from alphafair.engine.engine import DEFAULT_POLICY
-from alphafair.engine.reports import Bounds, DecisionStory, LogPage, Overview, state_of
-from alphafair.engine.state.settings import NOT_SETTINGS
+from alphafair.engine.reports import Bounds, DecisionStory, LogExcerpt, Overview, state_of
+from alphafair.engine.state.settings import DEFAULT_POLICY, NOT_SETTINGS
+from alphafair.engine.state.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.engine.store.ledger import FoundRow
-from alphafair.engine.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.formatting import json_alpha
 from alphafair.service.api.handlers import by_group, described, fairness, jain_index
 from alphafair.service.page.marks import marks_of
@@ -28,6 +27,7 @@ from alphafair.service.page.messages import (
     Certificate,
     DecisionAnswer,
     Delays,
+    EarlierSettings,
     IndexItem,
     LiveAnswer,
     LogAnswer,
@@ -35,7 +35,6 @@ from alphafair.service.page.messages import (
     PolicyGuarantee,
     PolicyItem,
     Series,
-    Settings,
     Share,
     Sparkline,
 )
@@ -345,7 +344,7 @@ def log_row(row: FoundRow, arms: Sequence[str]) -> LogRow:
     )
 
 
-def log_answer(page: LogPage) -> LogAnswer:
+def log_answer(page: LogExcerpt) -> LogAnswer:
     """A page of the log."""
     next = None if page.ended else page.searched_to + 1
     return LogAnswer([log_row(row, page.arms) for row in page.rows], next, page.searched_to)
@@ -385,12 +384,12 @@ def decision_answer(
         probabilities_status=status,  # type: ignore[arg-type]
         probabilities_sentence=sentence,
         arms=arms,
-        settings=Settings(
+        settings=EarlierSettings(
             alpha=shown_alpha(then.alpha),
             arms=then.live_arms,
             masked_arms=[then.arms[number] for number in sorted(then.masked)],
-            policy=then.policy_name,
-            period=then.period_number,
+            policy=then.settings.policy,
+            period=then.periods.number,
             version=row.policy_version,
         ),
         state_version=row.state_version,

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, Steps
+from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, Steps
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time of the log
 MOST_BUCKETS, LEAST_BUCKETS, MOST_CELLS = 512, 16, 1 << 15  # cells: buckets times arms

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.changes import apply_to_policy
-from alphafair.engine.experiment import LOG, Experiment, same_state
-from alphafair.engine.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, Tally, follow
+from alphafair.engine.state.experiment import LOG, Experiment, same_state
+from alphafair.engine.state.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, follow
+from alphafair.engine.state.summary import Summary, unknown
+from alphafair.engine.state.tally import Tally
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, EventColumns, Store, split_state
-from alphafair.engine.summary import Summary, unknown
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.policy import archive
 from alphafair.values import State, Vector
@@ -333,7 +334,7 @@ class Replay:
                 experiment = self.experiments[key] = Experiment(changes[0])
                 self.start[key] = changes[0].position
                 with self._guarded(experiment, "being created"):
-                    experiment.policy = experiment.first_policy()
+                    experiment.policy = experiment.settings.first_policy(experiment.changes[0].state)
         self.experiments = dict(sorted(self.experiments.items()))
         self._plan()
         for experiment in self.experiments.values():
@@ -482,7 +483,8 @@ class Replay:
             if stop.change.kind == "rollback":
                 self._roll_back(experiment, stop.change)
             elif stop.change.kind == "new_period" and self.check and experiment.has_policy:
-                compare_books(experiment, stop.change, dict(zip(ACCOUNTS, experiment.period_accounts(), strict=True)))
+                accounts = experiment.periods.accounts(experiment)
+                compare_books(experiment, stop.change, dict(zip(ACCOUNTS, accounts, strict=True)))
             experiment.apply(stop.change)
             if stop.change.kind == "upgrade" and self._continues:  # all go on with the state of the one that wrote it
                 with self._guarded(experiment, f"being loaded at position {stop.position}"):
@@ -553,7 +555,7 @@ def compare_books(experiment: Experiment, change: Change, expected: Mapping[str,
             continue
         if found[name] != value and (found[name] or name not in ACCOUNTS):  # none: its policy failed at that time
             raise Mismatch(
-                f"{experiment.name}: the change at position {change.position} ends period {experiment.period_number} "
+                f"{experiment.name}: the change at position {change.position} ends period {experiment.periods.number} "
                 f"with {name} {reprlib.repr(found[name])}, but the log leads to {reprlib.repr(value)}."
             )
 

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from alphafair.engine.experiment import CODE, Experiment
-from alphafair.engine.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
+from alphafair.engine.state.experiment import CODE, Experiment
+from alphafair.engine.state.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import MARKED, SOURCES, Change, Head, Store
 from alphafair.errors import Mismatch, PolicyFailed, RequestError
@@ -179,9 +179,10 @@ def _check_books(store: Store, changes: list[Change]) -> None:
             for arm, n_decisions in questions.pulls(store, experiment.key, change.position, after=counted):
                 experiment.tally.pulls[arm] += n_decisions
             counted = change.position
-            body, due = json.loads(change.body), experiment.next_boundary
+            body, due = json.loads(change.body), experiment.periods.next_boundary
             by_calendar = due is not None and due <= body["at"]
-            expected = experiment.period_change(*((change.at,) if by_calendar else (body["at"], body["carry"])))
+            moment = (change.at,) if by_calendar else (body["at"], body["carry"])
+            expected = experiment.periods.new_period(experiment, *moment)
             books = {name: value for name, value in expected.pop("books").items() if name not in ACCOUNTS}
             compare_books(experiment, change, {**expected, **books})
         experiment.note(change)

@@ -6,7 +6,6 @@ with `Tally.count` and repeat them with `follow`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
@@ -28,7 +27,6 @@ DECIDED, DEFERRED, ACTIVATED, DRAWN = range(len(SOURCES), len(SOURCES) + 4)
 NOTHING = -1  # the action of a step that a policy does not learn from
 ACTIONS = np.array([LEARN, LEARN, FORGO, NOTHING, NOTHING, EXPECT, NOTHING, EXPECT, DRAW], dtype=np.int8)  # by kind
 SOURCE_KINDS = {source: kind for kind, source in enumerate(SOURCES)}
-COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # of `Tally`, in the order of SOURCES
 
 
 @dataclass(slots=True, eq=False)
@@ -165,48 +163,3 @@ def _found(steps: Steps, action: int, by_position: Mapping[int, Any]) -> list[tu
         return []
     numbers = np.flatnonzero(steps.actions == action)
     return [(t, s) for t, s in zip(numbers.tolist(), steps.position[numbers].tolist(), strict=True) if s in by_position]
-
-
-@dataclass(eq=False)
-class Tally:
-    """Counts of an experiment, saved with every snapshot because counting again would take long."""
-
-    decisions: int = 0
-    rewards: int = 0  # sent by clients
-    defaulted: int = 0  # decisions that got the default reward when their waiting time ended
-    expired: int = 0  # decisions closed without a reward when it ended
-    lapsed: int = 0  # deferred decisions that were not activated before it ended
-    rolled_back: int = 0  # decisions closed by a rollback
-    pending: int = 0  # decisions that wait for their reward, or to be activated
-    settled_to: int = 0  # the position from which the search for overdue decisions continues
-    pulls: Any = ()  # by arm; an array
-    earned: Any = ()  # by arm: client and default rewards, added in their order; an array
-
-    def __post_init__(self) -> None:
-        self.pulls, self.earned = np.array(self.pulls, dtype=np.int64), np.array(self.earned, dtype=np.float64)
-
-    def add_arms(self, n_arms: int) -> None:
-        """Count for at least `n_arms` arms."""
-        self.pulls = np.append(self.pulls, np.zeros(max(0, n_arms - len(self.pulls)), dtype=np.int64))
-        self.earned = np.append(self.earned, np.zeros(max(0, n_arms - len(self.earned))))
-
-    def count(self, steps: Steps) -> None:
-        """Count steps. Rewards are added one after the other, so the sums do not depend on the size of commits."""
-        n_kinds = np.bincount(steps.kind, minlength=len(ACTIONS)).tolist()
-        n_decided = n_kinds[DECIDED] + n_kinds[DEFERRED]
-        self.decisions += n_decided
-        self.pending += n_decided - sum(n_kinds[: len(SOURCES)])
-        for counter, n in zip(COUNTERS, n_kinds, strict=False):
-            if n:
-                setattr(self, counter, getattr(self, counter) + n)
-        if n_decided:
-            np.add.at(self.pulls, steps.arm[(steps.kind == DECIDED) | (steps.kind == DEFERRED)], 1)
-        if n_kinds[CLIENT] or n_kinds[DEFAULT]:
-            paid = steps.kind <= DEFAULT
-            np.add.at(self.earned, steps.arm[paid], steps.reward[paid])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "pulls": self.pulls.tolist(), "earned": self.earned.tolist()}
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict())

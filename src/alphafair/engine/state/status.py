@@ -1,0 +1,148 @@
+"""What an experiment is at one moment: its status, the accounts of arms or groups, and how fair they are."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from alphafair import metrics
+from alphafair.engine.dates import date_of
+from alphafair.engine.state.summary import Fairness, unknown
+from alphafair.groups import Groups
+from alphafair.values import Feedback
+from alphafair_client.answers import GroupStatus, Status
+
+if TYPE_CHECKING:
+    from alphafair.engine.state.experiment import Experiment
+
+REPORTING: Final = "reporting"  # a failure that a policy survives
+
+
+def status_of(experiment: Experiment, max_contexts: int) -> Status:
+    """Return the status of an experiment, which may have so many contexts."""
+    tally, arms, settings, periods = experiment.tally, experiment.arms, experiment.settings, experiment.periods
+    return Status(
+        name=experiment.name,
+        policy=settings.policy,
+        arms=tuple(experiment.live_arms),
+        retired_arms=tuple(arms[number] for number in sorted(experiment.retired)),
+        masked_arms=tuple(arms[number] for number in sorted(experiment.masked)),
+        paused=experiment.paused,
+        reward_range=(settings.low, settings.high),
+        reward_wait=settings.reward_wait,
+        default_reward=settings.default_reward,
+        policy_version=experiment.version,
+        position=experiment.position,
+        contexts=experiment.n_contexts,
+        max_contexts=max_contexts,
+        decisions=tally.decisions,
+        rewards=tally.rewards,
+        defaulted=tally.defaulted,
+        expired=tally.expired,
+        lapsed=tally.lapsed,
+        rolled_back=tally.rolled_back,
+        pending=tally.pending,
+        pulls=dict(zip(arms, tally.pulls.tolist(), strict=True)),
+        cumulative_rewards=dict(zip(arms, tally.earned.tolist(), strict=True)),
+        **_of_policy(experiment),
+        period=None if periods.length is None else periods.length / 1e6,
+        period_ends=None if periods.next_boundary is None else date_of(periods.next_boundary),
+        carry=periods.carry,
+        periods=periods.all(experiment),
+        unhealthy=experiment.unhealthy,
+    )
+
+
+def _of_policy(experiment: Experiment) -> dict[str, Any]:
+    """Return the fields of `Status` that come from the policy; defaults where there is none, or it fails."""
+    feedback = Feedback.FULL if experiment.full else Feedback.BANDIT
+    status: dict[str, Any] = {"feedback": feedback.value, "alpha": experiment.alpha}
+    status |= {"groups": None, "accounts": {}, "welfare": None}
+    if experiment.has_policy:
+        try:
+            accounts = accounts_of(experiment)
+            if not np.isfinite([*accounts.values()]).all():
+                raise ValueError(f"accounts {reprlib.repr(accounts)} are not all finite")
+            status |= {"alpha": experiment.policy.alpha, "groups": groups_of(experiment), "accounts": accounts}
+            status["welfare"] = _welfare(experiment, accounts)
+            experiment.problems.pop(REPORTING, None)
+        except Exception as problem:
+            experiment.failed(REPORTING, problem)
+    return status
+
+
+def summary_at(experiment: Experiment, at: int) -> bytes:
+    """Return the summary as a change at this time finds it."""
+    summary = experiment.summary.copy()
+    summary.advance(at, experiment.fairness)
+    return summary.to_bytes()
+
+
+# accounts
+
+
+def accounts_of(experiment: Experiment) -> dict[str, float]:
+    """Return R of every group, or arm. Empty where the policy keeps none, or one per context."""
+    accounts = experiment.policy.accounts
+    return {} if accounts is None or np.ndim(accounts) == 2 else by_group(experiment, accounts)
+
+
+def _welfare(experiment: Experiment, accounts: dict[str, float]) -> float | None:
+    """Return the welfare of accounts, weighted by entitlements; None without accounts or alpha."""
+    alpha = experiment.policy.alpha
+    if not accounts or alpha is None:
+        return None
+    return float(metrics.welfare([*accounts.values()], alpha, groups=_entitled(experiment)))
+
+
+def fairness_of(experiment: Experiment) -> Fairness:
+    """Return Jain's index and the welfare of the accounts; nan where the policy keeps none, or fails."""
+    try:
+        accounts = accounts_of(experiment) if experiment.has_policy else {}
+        welfare = _welfare(experiment, accounts)
+        return unknown() if welfare is None else (_jain_index(experiment, accounts), welfare)
+    except Exception:  # `status_of` tells what is wrong
+        return unknown()
+
+
+def _jain_index(experiment: Experiment, accounts: dict[str, float]) -> float:
+    return float(metrics.jain_index([*accounts.values()], groups=_entitled(experiment)))
+
+
+def _entitled(experiment: Experiment) -> Groups | None:
+    """Return the entitlements of the accounts; None where they are equal."""
+    groups = experiment.policy.groups
+    return None if groups is None or groups.equally_entitled else Groups(entitlements=groups.entitlements)
+
+
+# groups
+
+
+def groups_of(experiment: Experiment) -> GroupStatus | None:
+    """Return the policy's groups; None where every arm is on its own, with equal entitlements and no floor."""
+    groups = experiment.policy.groups
+    if groups is None or groups.is_default:
+        return None
+    floors = groups.group_floors
+    return GroupStatus(
+        group_of(experiment) or None,
+        None if groups.equally_entitled else by_group(experiment, groups.entitlements),
+        by_group(experiment, floors) if floors.any() else groups.arm_floor or None,
+    )
+
+
+def group_of(experiment: Experiment) -> dict[str, str]:
+    """Return the group of every arm; empty where arms are on their own."""
+    groups = experiment.policy.groups
+    if groups is None or not groups.named:
+        return {}
+    return {arm: groups.labels[g] for arm, g in zip(experiment.arms, groups.of_arms, strict=True)}
+
+
+def by_group(experiment: Experiment, values: Any) -> dict[str, float]:
+    """Return numbers by group, or by arm where arms are on their own."""
+    groups = experiment.policy.groups
+    labels = experiment.arms if groups is None or not groups.named else groups.labels
+    return dict(zip(map(str, labels), values.tolist(), strict=True))
