@@ -326,7 +326,7 @@ def test_evaluate_shows_the_welfare_from_alpha_1_on(alpha: str, log_file: Path, 
     answer = run("evaluate", str(log_file), *given, "--alpha", alpha, "--output", str(tmp_path))
     assert answer.exit_code == 0, answer.output
     assert "welfare" in answer.stdout
-    assert "alpha performance" not in answer.stdout
+    assert "alpha-performance" not in answer.stdout
     numbers = json.loads((tmp_path / "evaluate.json").read_text())
     assert numbers["alpha"] == ("inf" if alpha == "inf" else 1.0)
     log = Log.from_table(log_file, context="who")

@@ -14,6 +14,7 @@ from alphafair.evaluation.diagnosis import Diagnosis
 from alphafair.evaluation.estimates import Measured
 from alphafair.evaluation.price import Frontier
 from alphafair.formatting import ALPHA, clipped, percentage
+from alphafair.metrics import METRICS
 from alphafair.values import Interval
 
 if TYPE_CHECKING:
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
 COLOUR = "#0072B2"
 WARNING = "#D55E00"
 MOST_ROWS = 40
-UNITS = {
-    "welfare": "welfare",
-    "jain_index": "Jain's index",
-    "average_reward": "average reward",
-    "least_share": "least share",
-    "greatest_share": "greatest share",
-    "reward_per_round": "reward per round",
-}
 SHARES = ("least_share", "greatest_share")
 
 
@@ -77,7 +70,7 @@ def draw_policies(found: Mapping[str, Measured], notes: Sequence[str]) -> Figure
                 _draw_interval(axes, row, getattr(each, metric))
             axes.set_ylim(len(names) - 0.5, -0.5)
             axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names), fontsize=size)
-            axes.set_xlabel(UNITS[metric], fontsize=size)
+            axes.set_xlabel(METRICS[metric].title if metric in METRICS else "reward per round", fontsize=size)
             axes.grid(visible=False, axis="y")
             axes.grid(axis="x")
             axes.xaxis.set_major_locator(MaxNLocator(nbins=2, steps=[1, 2, 5, 10]))
@@ -108,7 +101,7 @@ def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
             if np.isnan(value).all():
                 axes.text(0.5, 0.5, "do not use", transform=axes.transAxes, ha="center", va="center", fontsize=8)
                 axes.set(xticks=[], yticks=[])
-            axes.set_ylabel(UNITS[metric], fontsize=size)
+            axes.set_ylabel(METRICS[metric].title, fontsize=size)
             axes.set_ylim(bottom=0.0)
             axes.tick_params(labelsize=size, labelbottom=row == 1)
             if row == 1:
