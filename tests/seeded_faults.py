@@ -406,13 +406,13 @@ FAULTS = (
         ("tests/test_dates.py::test_moments_and_dates_are_the_same[sqlite]",),
     ),
     Fault(
-        "engine/steps.py",
+        "engine/state/steps.py",
         "paid = steps.kind <= DEFAULT",
         "paid = steps.kind == CLIENT",
         ("tests/test_engine_earned.py::test_default_rewards_are_earned_too[sqlite-alpha-fair-bandit]",),
     ),
     Fault(
-        "engine/steps.py",
+        "engine/state/steps.py",
         "self.pending += n_decided - sum(n_kinds[: len(SOURCES)])",
         "self.pending += n_decided",
         ("tests/test_engine.py::test_overdue_decisions_are_settled[sqlite-None]",),
