@@ -53,7 +53,9 @@ def main() -> None:
         import obp.ope as ope
     except ImportError as missing:
         sys.exit(f"obp is not here ({missing}): there is nothing to compare with.")
-    logs = {name: Log.from_table(f"tests/data/open-bandit-men-{name}.parquet", **COLUMNS) for name in ("random", "bts")}
+    logs = {
+        name: Log.from_table(f"tests/fixtures/open-bandit-men-{name}.parquet", **COLUMNS) for name in ("random", "bts")
+    }
     agreed = True
     print("| log | policy | estimator | ours | obp | difference |\n|---|---|---|---|---|---|")
     for own, other in (("random", "bts"), ("bts", "random")):

@@ -1,6 +1,6 @@
 """The pictures of the pages in docs/: nothing in, Figure out, and every number in them is computed.
 
-`docs/make_pictures.py` writes them to docs/pictures/; tests/test_docs.py sees to it that they are up to date.
+`docs/make_pictures.py` writes them to docs/pictures/; tests/project/test_docs.py sees to it that they are up to date.
 """
 
 from __future__ import annotations

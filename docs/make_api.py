@@ -1,6 +1,6 @@
 """Write docs/api.md from the docstrings: `python docs/make_api.py`.
 
-tests/test_docs.py makes it again, and fails while docs/api.md holds something else.
+tests/project/test_docs.py makes it again, and fails while docs/api.md holds something else.
 """
 
 from __future__ import annotations

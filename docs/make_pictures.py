@@ -1,6 +1,6 @@
 """Draw the pictures of the pages in docs/: `python -m docs.make_pictures`.
 
-tests/test_docs.py draws them again, and fails while docs/pictures/ holds something else.
+tests/project/test_docs.py draws them again, and fails while docs/pictures/ holds something else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Write docs/snapshots.md: `python docs/make_snapshots.py`.
 
-Names and shapes are those of every algorithm's `Layout`; what they mean is here. tests/test_snapshot_docs.py runs this
+Names and shapes are those of every algorithm's `Layout`; what they mean is here.
+tests/policy/test_snapshot_docs.py runs this
 too: it fails while the page says something else, while a name has no meaning, and where a snapshot has other entries.
 """
 

@@ -1,6 +1,7 @@
 """Paste the tables of the arena into docs/arena.md: `python -m docs.paste_arena`.
 
-They are made from docs/arena.json, the results.json of `alphafair arena`. tests/test_docs.py fails while the page
+They are made from docs/arena.json, the results.json of `alphafair arena`.
+tests/project/test_docs.py fails while the page
 differs from the results.
 """
 

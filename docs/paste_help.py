@@ -1,7 +1,7 @@
 """Paste what commands print into docs/cli.md: `python docs/paste_help.py`.
 
 A block that starts with `<!-- paste: alphafair ... -->` holds the output of that command in a terminal of 80 columns.
-tests/test_cli.py runs this too, and fails while the page says something else than the program.
+tests/cli/test_commands.py runs this too, and fails while the page says something else than the program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paste the table of policies into README.md: `python docs/paste_policies.py`.
 
 Every row is a class of `alphafair.algorithms`: its name, its feedback and the first line of its docstring.
-tests/test_docs.py runs this too, and fails while the page says something else than the classes.
+tests/project/test_docs.py runs this too, and fails while the page says something else than the classes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Paste what the service says of itself into service.md, engine.md and page.md: `python docs/paste_routes.py`.
 
-It is made from the tables of endpoints, of roles and of sentences. tests/test_service_access.py fails while a page
+It is made from the tables of endpoints, of roles and of sentences. tests/service/test_access.py fails while a page
 differs from them.
 """
 

@@ -44,7 +44,7 @@ def totals_by_epoch(stream: Stream, delays: Any) -> np.ndarray:
 
 def check_certificate(policy: Policy, stream: Stream, delays: Any, trace: Trace) -> None:
     """Compare the regret of a run with the bound that its policy states; from alpha 1 on, the ratio of welfares."""
-    if policy.surrogate_regret_bound is None or trace.periods:  # tests/test_alpha.py checks periods one by one
+    if policy.surrogate_regret_bound is None or trace.periods:  # algorithms/test_alpha.py checks periods one by one
         return
     fair: Any = policy
     n, alpha, accounts = fair.n_arms, fair.alpha, fair.accounts

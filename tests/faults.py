@@ -32,7 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests import postgres
+from tests import ROOT, postgres
 from tests.misbehaving import Proxy, cutting
 
 NAME, ARMS = "home", ["ada", "ben", "cyd"]
@@ -71,7 +71,7 @@ class Node:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, stderr=log, stdout=log, cwd=Path(__file__).parents[1])
+            self.process = subprocess.Popen(self._command, stderr=log, stdout=log, cwd=ROOT)
 
     def is_ready(self) -> bool:
         if self.has_ended():
@@ -389,7 +389,7 @@ def report(server: postgres.Server, schema: str, clients: list[Client], faults: 
 def verify(url: str) -> str:
     """What `alphafair verify` prints, after "ok: " where it succeeds."""
     command = [sys.executable, "-m", "alphafair", "verify", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
     if done.returncode == 0:
         return f"ok: {done.stdout.strip()}"
     return f"failed: {(done.stdout + done.stderr).strip()[-500:]}"

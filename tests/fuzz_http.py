@@ -2,7 +2,7 @@
 
 Every connection pipelines many requests, valid, unusual and invalid ones, in pieces, and ends in one of several ways.
 The service must answer each with a documented status, close every connection in time, and not grow: memory, files,
-connections. `tests/test_fuzz_http.py` is a short run.
+connections. `tests/service/test_fuzz_http.py` is a short run.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A world is a store with a service. In it experiments are created with values at the edges of what is allowed or beyond
 them, and used in the same way. Whatever is accepted must be readable: no answer is a 5xx, the log is proved, and the
-same holds after the store was opened again. `tests/test_fuzz_settings.py` is a short run on both stores.
+same holds after the store was opened again. `tests/service/test_fuzz_settings.py` is a short run on both stores.
 """
 
 from __future__ import annotations

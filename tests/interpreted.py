@@ -14,15 +14,38 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 AT_FIRST = 8
 AT_ONCE = 4  # files between two looks at what is left
-FILES = tuple(
-    f"tests/test_{name}.py"
-    for name in (
-        "events", "conformance", "offline_groups", "metrics", "snapshots", "evaluation", "grouped", "math", "alpha",
-        "offline_alpha", "offline", "arms", "policies", "run", "evaluation_available", "edges_policies", "streams",
-        "simulation", "features", "groups", "welfare_metrics", "errata", "alpha_change", "adversaries", "adaptive",
-        "welfare", "cholesky", "golden", "learning_once", "adahedge",
-    )
-)  # fmt: skip
+FILES = (
+    "tests/algorithms/test_events.py",
+    "tests/checks/test_conformance.py",
+    "tests/offline/test_groups.py",
+    "tests/metrics/test_metrics.py",
+    "tests/policy/test_snapshots.py",
+    "tests/evaluation/test_evaluate.py",
+    "tests/algorithms/test_grouped.py",
+    "tests/math/test_math.py",
+    "tests/algorithms/test_alpha.py",
+    "tests/offline/test_alpha.py",
+    "tests/offline/test_optimum.py",
+    "tests/policy/test_arms.py",
+    "tests/algorithms/test_policies.py",
+    "tests/lab/test_run.py",
+    "tests/evaluation/test_available.py",
+    "tests/policy/test_edges.py",
+    "tests/data/test_streams.py",
+    "tests/lab/test_simulation.py",
+    "tests/algorithms/test_features.py",
+    "tests/values/test_groups.py",
+    "tests/metrics/test_welfare.py",
+    "tests/algorithms/test_errata.py",
+    "tests/algorithms/test_alpha_change.py",
+    "tests/algorithms/test_adversaries.py",
+    "tests/algorithms/test_adaptive.py",
+    "tests/math/test_welfare.py",
+    "tests/math/test_cholesky.py",
+    "tests/metrics/test_golden.py",
+    "tests/algorithms/test_learning_once.py",
+    "tests/algorithms/test_adahedge.py",
+)
 MEASURED = ("math/*", "algorithms/*", "offline/*", "policy/memory.py", "metrics.py")
 
 

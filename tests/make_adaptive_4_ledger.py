@@ -1,4 +1,4 @@
-"""How tests/data/adaptive-4.db.gz was made, once, by alphafair as of 61e7868, and then compressed by `gzip -9n`.
+"""How tests/fixtures/adaptive-4.db.gz was made, once, by alphafair as of 61e7868, and then compressed by `gzip -9n`.
 
 Run `python tests/make_adaptive_4_ledger.py adaptive-4.db` with that version installed. States of the adaptive policy
 were of version 4 then: without sums of squares. `adaptive-4.json` has the accounts of the experiments.

@@ -1,4 +1,4 @@
-"""How the fixtures tests/data/version-11* and tests/data/database-2* were made, once, by alphafair as of c90524c.
+"""How the files version-11* and database-2* of tests/fixtures were made, once, by alphafair as of c90524c.
 
 Run `python -m tests.make_version_11_ledger FOLDER` with that version installed. It makes
 

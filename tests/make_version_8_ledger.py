@@ -1,4 +1,4 @@
-"""How tests/data/version-8*.db.gz were made, once, by alphafair as of 65a8137, and then compressed by `gzip -9n`.
+"""How tests/fixtures/version-8*.db.gz were made, once, by alphafair as of 65a8137, and then compressed by `gzip -9n`.
 
 Run `python tests/make_version_8_ledger.py version-8.db` with that version installed.
 

@@ -11,10 +11,11 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
-CERTIFICATE = Path(__file__).parent / "data" / "loopback.pem"  # self-signed, for 127.0.0.1 and localhost, with its key
+from tests import ROOT
+
+CERTIFICATE = ROOT / "tests" / "fixtures" / "loopback.pem"  # self-signed, for 127.0.0.1 and localhost, with its key
 DRAWN = {"id": "x", "arm": "ada", "propensity": 0.5, "context": "v"}
 
 Step = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -11,7 +11,7 @@ A case is one call, or a few that belong together, with random arguments; the sa
 
 Whatever is refused is refused by the name of an argument that was passed, and no error or warning of NumPy escapes.
 
-The suite runs some cases (`tests/test_edges_evaluation.py`). By hand:
+The suite runs some cases (`tests/evaluation/test_edges.py`). By hand:
 
     python -m tests.search_evaluation --seconds 600                  search, every CPU core with a --first of its own
     python -m tests.search_evaluation --first 1234 --count 1 -v      one case again, with all its calls

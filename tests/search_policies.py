@@ -10,7 +10,7 @@ other alphas, snapshots. After every call
 
 Kind `runs`: whole runs, steps and logs lead to the same memory, bit by bit.
 
-The suite runs some cases (`tests/test_edges_policies.py`). By hand:
+The suite runs some cases (`tests/policy/test_edges.py`). By hand:
 
     python -m tests.search_policies --seconds 600                  search, every CPU core with a --first of its own
     python -m tests.search_policies --first 1234 --count 1 -v      one case again, with all its calls

@@ -1,0 +1,325 @@
+"""The checks themselves: a sound policy of a user's own passes them all, and every broken one fails the right one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from alphafair import Decision, Hedge, State, checks, figures
+from alphafair.algorithms.hedge import learn as learn_hedge
+from alphafair.cli import app
+from alphafair.jit import kernel
+from alphafair.values import Traits
+from tests import ROOT
+from tests.protocol_policy import EpsilonGreedy
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_a_sound_policy_without_our_base_class_passes_every_check() -> None:
+    results = list(checks.run_checks(EpsilonGreedy))
+    assert [result.name for result in results] == list(checks.CHECKS)
+    assert [result for result in results if not result.passed] == []
+    skipped = {result.name for result in results if result.message.startswith(checks.NOT_APPLICABLE)}
+    compiled = {"stepwise_equals_compiled", "interpreted_equals_compiled", "one_compiled_signature"}
+    assert skipped == {*compiled, "memory_does_not_grow"}
+
+
+def test_the_example_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    own = "epsilon_greedy:EpsilonGreedy"
+    answer = CliRunner().invoke(app, ["check", own, "--set", "epsilon=0.2"])
+    assert answer.exit_code == 0, answer.output
+    assert "0 failed" in answer.stdout
+    small = ["simulate", "--rounds", "500", "--arms", "4", "--output", str(tmp_path)]
+    answer = CliRunner().invoke(app, [*small, "--policy", own, "--policy", "uniform"])
+    assert answer.exit_code == 0, answer.output
+    assert [line.split()[:2] for line in answer.stdout.splitlines() if line.startswith("epsilon")] == [
+        ["epsilon-greedy", "bandit"]
+    ]
+    rows = json.loads((tmp_path / "results.json").read_text())["policies"]
+    assert [row["policy"] for row in rows] == ["epsilon-greedy", "uniform"]
+    answer = CliRunner().invoke(app, [*small, "--policy", "epsilon_greedy:EpsilonGreed"])
+    assert answer.exit_code == 2
+    assert "Its policies: EpsilonGreedy" in answer.stderr
+
+
+def test_a_class_sets_its_style() -> None:
+    class Drawn(EpsilonGreedy):
+        name = "drawn"
+        traits = Traits(style=("#123456", "h"))
+
+    class Heir(Drawn):
+        name = "heir"
+
+    assert figures.policy_style("drawn") == figures.Style("#123456", "h")
+    assert figures.policy_style("heir") != figures.policy_style("drawn"), (
+        "a subclass with another name has its own style"
+    )
+    assert Heir.traits.style == Drawn.traits.style
+
+
+class Leaky(EpsilonGreedy):
+    def probabilities(self, context: int, *, available: Any = None) -> np.ndarray:
+        return super().probabilities(context, available=available) * 0.9
+
+
+class WrongPropensity(EpsilonGreedy):
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        return super().choose(context, rng=rng, available=available)._replace(propensity=1.0 / self.n_arms)
+
+
+class OtherFrequency(EpsilonGreedy):
+    """Draws the last arm more often than it says."""
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        decision = super().choose(context, rng=rng, available=available)
+        arm = self.n_arms - 1 if decision.propensity < 0.5 and decision.probabilities[-1] > 0 else decision.arm
+        return decision._replace(arm=arm, propensity=float(decision.probabilities[arm]))
+
+
+class LearnsFromAQuestion(EpsilonGreedy):
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        decision = super().choose(context, rng=rng, available=available)
+        self.counts[decision.context, decision.arm] += 1.0
+        return decision
+
+
+class DrawsTwice(EpsilonGreedy):
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        (rng or self.own_numbers).random()
+        return super().choose(context, rng=rng, available=available)
+
+
+EVERYBODYS = np.random.default_rng(0)
+
+
+class Moody(EpsilonGreedy):
+    """Its own random numbers are not its own."""
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        return super().choose(context, rng=rng or EVERYBODYS, available=available)
+
+
+class Perverse(EpsilonGreedy):
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(decision, 1.0 - reward)
+
+
+class LastChoice(EpsilonGreedy):
+    """Learns about the arm it chose last, whatever the reward is for."""
+
+    last: Decision | None = None
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        self.last = super().choose(context, rng=rng, available=available)
+        return self.last
+
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(self.last or decision, reward)
+
+
+class Numerologist(EpsilonGreedy):
+    """Thinks more of arms with high numbers."""
+
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(decision, min(1.0, reward + 0.3 * (decision.arm == 3)))
+
+
+class MaskBlind(EpsilonGreedy):
+    def probabilities(self, context: int, *, available: Any = None) -> np.ndarray:
+        super().probabilities(context, available=available)
+        return super().probabilities(context)
+
+
+class NoNewArms(EpsilonGreedy):
+    def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Any = "least") -> None:
+        super().grow(n_contexts, n_arms, account)
+        self.live[4:] = False
+
+
+class ForgetsOldContexts(EpsilonGreedy):
+    def grow(self, n_contexts: int | None = None, n_arms: int | None = None, account: Any = "least") -> None:
+        super().grow(n_contexts, n_arms, account)
+        self.sums[0] = self.sums[0, ::-1]
+
+
+class StillDraws(EpsilonGreedy):
+    def retire(self, arm: int) -> None:
+        super().retire(arm)
+        self.live[arm] = True
+
+
+class RefusesTheRetired(EpsilonGreedy):
+    def update(self, decision: Decision, reward: Any) -> None:
+        if not self.live[decision.arm]:
+            raise ValueError("too late")
+        super().update(decision, reward)
+
+
+class ForgetsInSnapshots(EpsilonGreedy):
+    def snapshot(self) -> State:
+        state = super().snapshot()
+        return replace(state, arrays={**state.arrays, "counts": np.ones_like(self.counts)})
+
+
+class LendsItsMemory(EpsilonGreedy):
+    def snapshot(self) -> State:
+        state = super().snapshot()
+        return replace(state, arrays={**state.arrays, "counts": self.counts})
+
+
+class SharesItsMemory(EpsilonGreedy):
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self.live = np.ones(self.n_arms, dtype=bool)
+
+
+class Remembers(EpsilonGreedy):
+    def fresh(self) -> Any:
+        another = super().fresh()
+        another.sums, another.counts = self.sums.copy(), self.counts.copy()
+        return another
+
+
+class WritesToMasks(EpsilonGreedy):
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        decision = super().choose(context, rng=rng, available=available)
+        if available is not None:
+            available[decision.arm] = False
+        return decision
+
+
+class Torn(EpsilonGreedy):
+    """Keeps accounts, and does not lock them."""
+
+    def __init__(self, *sizes: int, seed: int | None = None) -> None:
+        super().__init__(*sizes, seed=seed)
+        self.cumulative_rewards = np.zeros(self.n_arms)
+
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(decision, reward)
+        before = self.cumulative_rewards[decision.arm]
+        time.sleep(1e-6)  # another thread's turn
+        self.cumulative_rewards[decision.arm] = before + reward
+
+
+class Overflows(EpsilonGreedy):
+    def probabilities(self, context: int, *, available: Any = None) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            sums = self.sums[context]
+            weights = np.where(sums == sums.min(), np.float64(0.0) / sums.min(), 1.0) if sums.min() > 1.0 else 1.0
+        return np.asarray(super().probabilities(context, available=available) * weights)
+
+
+class Gullible(EpsilonGreedy):
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(decision, float(np.clip(np.nan_to_num(reward), 0.0, 1.0)))
+
+
+class HalfDone(EpsilonGreedy):
+    def update(self, decision: Decision, reward: Any) -> None:
+        if decision is not None and 0 <= decision.context < self.n_contexts and decision.arm < self.n_arms:
+            self.counts[decision.context, decision.arm] += 1.0
+        super().update(decision, reward)
+
+
+COMPILED = False  # True in machine code, as `_flags` says
+
+
+@kernel
+def learn_otherwise(memory: Any, context: int, probabilities: Any, rewards: Any) -> None:
+    learn_hedge(memory, context, probabilities, rewards)
+    if COMPILED:
+        learn_hedge(memory, context, probabilities, rewards)
+
+
+@kernel
+def learn_twice(memory: Any, context: int, probabilities: Any, rewards: Any) -> None:
+    for _ in range(2):
+        learn_hedge(memory, context, probabilities, rewards)
+
+
+class OtherwiseInWholeRuns(Hedge):
+    algorithm = replace(Hedge.algorithm, learn_in_order=learn_twice)
+
+
+class OtherwiseWhenInterpreted(Hedge):
+    algorithm = replace(Hedge.algorithm, learn=learn_otherwise)
+
+    def _stepper_of(self, flags: Any, bundle: Any, whole_runs: bool) -> Any:
+        return super()._stepper_of({"COMPILED": True}, bundle, whole_runs)
+
+
+class Hoards(Hedge):
+    def snapshot(self) -> State:
+        state = super().snapshot()
+        return replace(state, arrays={**state.arrays, "seen": np.zeros(int(state.arrays["rounds"]))})
+
+
+BROKEN = {
+    Leaky: "distribution_sums_to_one",
+    WrongPropensity: "propensity_is_the_frequency",
+    OtherFrequency: "propensity_is_the_frequency",
+    LearnsFromAQuestion: "questions_change_nothing",
+    DrawsTwice: "one_uniform_per_choice",
+    Moody: "same_uniforms_same_path",
+    Perverse: "leans_toward_reward",
+    LastChoice: "late_rewards_are_welcome",
+    Numerologist: "names_do_not_matter",
+    MaskBlind: "masked_arms_are_never_drawn",
+    NoNewArms: "arms_may_be_added",
+    ForgetsOldContexts: "contexts_may_be_added",
+    StillDraws: "retired_arms_are_never_drawn",
+    RefusesTheRetired: "retired_arms_are_never_drawn",
+    LendsItsMemory: "snapshot_and_go_on",
+    ForgetsInSnapshots: "snapshot_and_go_on",
+    SharesItsMemory: "snapshot_after_changes",
+    Remembers: "fresh_forgets",
+    WritesToMasks: "inputs_are_not_touched",
+    Torn: "threads_may_share_a_policy",
+    Overflows: "stays_finite",
+    Gullible: "bad_input_is_refused",
+    HalfDone: "bad_input_is_refused",
+    OtherwiseInWholeRuns: "stepwise_equals_compiled",
+    OtherwiseWhenInterpreted: "interpreted_equals_compiled",
+    Hoards: "memory_does_not_grow",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_broken_policy_fails_the_right_check(kind: type) -> None:
+    subject = checks.Subject(kind, {})
+    with pytest.raises((AssertionError, ValueError)):
+        checks.CHECKS[BROKEN[kind]](subject)
+
+
+def test_every_check_is_documented() -> None:
+    page = (EXAMPLES.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+    for name in checks.CHECKS:
+        assert name.replace("_", " ") in page, f"docs/cli.md does not say which promise {name} is about"
+
+
+def test_every_check_fails_for_some_broken_policy() -> None:
+    elsewhere = {
+        "one_compiled_signature",
+        "unseen_rewards_do_not_matter",  # a policy is shown one reward only, so it must peep to fail
+    }
+    assert set(BROKEN.values()) | elsewhere == set(checks.CHECKS)
+
+
+def test_checks_are_not_passed_by_leaving_assertions_out() -> None:
+    code = "from alphafair import Uniform; from alphafair.checks import run_checks; list(run_checks(Uniform))"
+    answer = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert "Python must be run with assertions; got 'optimised mode'. Run it without -O" in answer.stderr

@@ -1,0 +1,378 @@
+"""The pages: their examples run, their links lead somewhere, their pictures are those that the code draws."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+import alphafair
+from alphafair import metrics
+from alphafair.algorithms import POLICIES
+from alphafair.lab.arena import (
+    ALPHAS,
+    DYING_SCENARIOS,
+    FEATURE_SCENARIOS,
+    SCENARIOS,
+    STEEP_ALPHAS,
+    STEEP_SCENARIOS,
+)
+from alphafair.offline import context_reward_totals, offline_optimum
+from docs import illustrations
+from tests import ROOT
+
+pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?P<image>!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\((?P<target>[^()\s]+)\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def links(page: Path) -> Iterator[tuple[bool, str]]:
+    """Whether it is an image, and where it leads; code is not prose."""
+    prose = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.finditer(prose):
+        yield bool(link["image"]), link["target"]
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings as GitHub names them."""
+    prose = FENCED.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_local_links_lead_somewhere(page: Path) -> None:
+    for _, target in links(page):
+        if re.match(r"[a-z]+:", target):
+            continue  # the web is not tested
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"{name(page)} links to {target}"
+        assert found.is_relative_to(ROOT), f"{name(page)} links out of the repository: {target}"
+        if anchor:
+            assert anchor in anchors(found), f"{name(page)} links to {target}: no such heading"
+
+
+def test_the_flows_name_files_that_exist_each_once() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Four flows")[1].split("\n## ")[0]
+    flows = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    assert flows
+    for flow in flows:
+        files = [line.split()[0] for line in flow.splitlines()]
+        assert len({*files}) == len(files)
+        folders = ROOT / "src" / "alphafair", ROOT / "client" / "src"
+        missing = [file for file in files if not any((folder / file).exists() for folder in folders)]
+        assert missing == [], "draw the flows of CONTRIBUTING.md again"
+
+
+def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
+    """A pattern that never matched would make the test above pass."""
+    page = tmp_path / "page.md"
+    text = "# One: \u03b1 & *two*\n![an\nimage](a.svg) and [a [nested] link](b.md#c)\n```\n[no](link)\n```\n"
+    page.write_text(text, encoding="utf-8")
+    assert list(links(page)) == [(True, "a.svg"), (False, "b.md#c")]
+    assert anchors(page) == {"one-\u03b1--two"}
+    assert (True, "pictures/tangent.svg") in links(DOCS / "certificate.md")
+
+
+@pytest.mark.parametrize("page", [page for page in sorted(DOCS.glob("*.md")) if page.name != "api.md"], ids=name)
+def test_examples_run(page: Path) -> None:
+    result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert result.failed == 0
+    assert result.attempted > 0 or ">>>" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["method.md", "certificate.md"])
+def test_the_explanations_have_examples_and_pictures(page: str) -> None:
+    assert ">>> " in (DOCS / page).read_text(encoding="utf-8")
+    assert any(image for image, _ in links(DOCS / page))
+
+
+def test_every_name_is_on_the_page_of_names() -> None:
+    """Every class and function of `alphafair` and of every module that it names, as a heading of its own."""
+    kept = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert tool("make_api").page() == kept, "run: python docs/make_api.py"
+    headings = set(re.findall("^### `(.*)`$", kept, re.MULTILINE))
+    missing = []
+    for public in (*alphafair.__all__, "figures", *alphafair._CLIENTS):
+        value = getattr(alphafair, public)
+        if not inspect.ismodule(value):
+            missing += [public] * (public not in headings and not public.startswith("__"))
+        elif public != "policies":  # whose names are those of alphafair
+            missing += [f"{public}.{name}" for name in public_names(value) if not {name, f"{public}.{name}"} & headings]
+    assert missing == []
+
+
+def public_names(module: ModuleType) -> Iterator[str]:
+    """Those that it lists, or else all that are made there, without an underscore."""
+    if hasattr(module, "__all__"):
+        yield from module.__all__
+        return
+    for name, value in vars(module).items():
+        made_there = callable(value) and f"{getattr(value, '__module__', '')}.".startswith(f"{module.__name__}.")
+        if made_there and not name.startswith("_"):
+            yield name
+
+
+def test_the_page_of_names_shows_every_example_as_it_stands() -> None:
+    """Docstrings' examples run where they stand; on the page they are the same, each inside a fence."""
+    kept = (DOCS / "api.md").read_text(encoding="utf-8")
+    parser, make_api = doctest.DocTestParser(), tool("make_api")
+    entries = dict(re.findall("^### `(.*?)`\n(.*?)(?=^##|\\Z)", kept, re.MULTILINE | re.DOTALL))
+    n_examples = 0
+    for module, names in (pair for pairs in make_api.SECTIONS.values() for pair in pairs):
+        for public in names:
+            entry, thing = entries[make_api.qualified(module, public)], getattr(module, public)
+            fenced = re.findall("^```pycon\n(.*?)^```$", entry, re.MULTILINE | re.DOTALL)
+            shown = [(each.source, each.want) for text in fenced for each in parser.get_examples(text)]
+            written = parser.get_examples((inspect.getdoc(thing) or "") if callable(thing) else "")
+            assert shown == [(each.source, each.want) for each in written], public
+            outside = re.sub("^```.*?^```$", "", entry, flags=re.MULTILINE | re.DOTALL)
+            assert ">>>" not in outside, public
+            n_examples += len(shown)
+    assert n_examples > 100
+
+
+def test_the_table_of_policies_is_up_to_date() -> None:
+    policies = tool("paste_policies")
+    page = policies.PAGE.read_text(encoding="utf-8")
+    assert policies.refreshed(page) == page, "run: python docs/paste_policies.py"
+    (table,) = policies.TABLE.findall(page)
+    for kind in POLICIES.values():
+        (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", table, re.MULTILINE)
+        assert row.endswith(f" | {str(kind.__doc__).splitlines()[0]} |")
+
+
+def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
+    arena = tool("paste_arena")
+    page = arena.PAGE.read_text(encoding="utf-8")
+    assert arena.refreshed(page) == page, "run: python -m docs.paste_arena"
+    found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
+    for part, plan in (
+        ("matches", SCENARIOS),
+        ("with_features", FEATURE_SCENARIOS),
+        ("steep", STEEP_SCENARIOS),
+        ("dying", DYING_SCENARIOS),
+    ):
+        run = {f"arena-{each['name']}": each["seeds"] for each in found[part]}
+        assert [*run.items()] == [(scenario.name, list(range(scenario.n_seeds))) for scenario in plan]
+    for match in found["matches"]:
+        for score in match["scores"]:
+            (table,) = re.findall(
+                rf"<!-- paste: {score['feedback']} {score['alpha']:g} -->\n(.*?)\n\n", page, re.DOTALL
+            )
+            header, _, *rows = table.splitlines()
+            (row,) = (row for row in rows if row.startswith(f"| {match['title']} |"))
+            text = row.split(" | ")[header.removesuffix(" |").split(" | ").index(score["label"])]
+            share = float(re.findall(r"-?\d+\.\d", text.replace("\u2212", "-"))[0])
+            assert share == pytest.approx(100 * score["gap_closed"]["value"], abs=0.0501)
+
+
+def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
+    """Tables of all alphas; cells of tuned rivals, of alpha from 1 on and of the bound, recomputed from the results."""
+    arena = tool("paste_arena")
+    page, found = arena.PAGE.read_text(encoding="utf-8"), arena.results()
+    tables = dict(re.findall(r"<!-- paste: ([^>]+) -->\n(.*?)\n\n", page, re.DOTALL))
+    expected = {f"{kind} {alpha:g}" for kind in ("bandit", "full", "tuned") for alpha in ALPHAS}
+    expected |= {f"features {name}" for name in expected} | {"promises", "steep", "dying", "edges"}
+    expected |= {f"steep tuned {alpha:g}" for alpha in STEEP_ALPHAS}
+    assert {*tables} == expected
+    for part, words in ((found.matches, ""), (found.with_features, "features "), (found.steep, "steep ")):
+        for match in part:
+            for each in match.tuned:
+                rows = tables[f"{words}tuned {each.alpha:g}"].splitlines()
+                (row,) = (row for row in rows if row.startswith(f"| {match.title} |"))
+                assert f"{100 * each.gap_closed.value:.1f}".replace("-0.0", "0.0").replace("-", "\u2212") in row
+                assert f"({each.setting})" in row
+    for match in found.steep:
+        ours = match.of("bandit", 2.0)[0]
+        text = f"| {match.title} | 2 | {100 * ours.gap_closed.value:.1f}"
+        assert text in tables["steep"]
+        assert f"({ours.welfare_ratio.value:.3f})" in tables["steep"]
+    for match in found.dying:
+        assert f"| {match.alphas[0]:g} | {match.bound:.3f} | " in tables["dying"]
+
+
+@pytest.mark.parametrize(
+    ("page", "alpha"), [*(("docs/arena.md", alpha) for alpha in ALPHAS), ("README.md", 0.0), ("README.md", 0.9)]
+)
+def test_the_prose_counts_leads_over_tuned_rivals(page: str, alpha: float) -> None:
+    """In how many scenarios the adaptive policy is ahead of the best of all settings, behind, and level."""
+    matches = tool("paste_arena").results().matches
+    leads = [match.best_tuned(alpha).lead for match in matches]
+    ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    text = " ".join(line for line in lines if not line.startswith("|"))
+    plain = re.sub(r" *\([^()]*\)", "", text)  # without remarks in parentheses and targets of links
+    level = len(leads) - ahead - behind
+    counts = rf"ahead in {ahead}\b[^=]*, behind in {behind} and level in {level}\b"
+    at_alpha = rf"\bat \N{{GREEK SMALL LETTER ALPHA}} = {alpha:g}(?![.\d])"
+    assert re.search(rf"{at_alpha}[^=]* {counts}", plain, re.IGNORECASE), counts
+    if page == "docs/arena.md":
+        n_settings = {sum(each.n_settings for each in match.tuned_at(alpha)) for match in matches}
+        assert n_settings == {int(found) for found in re.findall(r"the best of (\d+) tuned settings", text)}
+
+
+def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
+    """On the page of the arena: never below its guaranteed learner alone, less 5 points, nor below Algorithm 2."""
+    matches = tool("paste_arena").results().matches
+    kept = {each.name: [lead.low > 0.0 for lead in each.promises.values()] for each in matches if each.promises}
+    assert kept == {name: [True] * 6 for name in ("settled", "largest", "halving")}
+    for match in matches:
+        if match.name in kept:
+            share = {
+                (score.alpha, score.label): score.gap_closed.value
+                for score in match.scores
+                if score.feedback == "bandit"
+            }
+            for alpha in ALPHAS:
+                assert share[alpha, "adaptive"] > share[alpha, "guaranteed alone"] - 0.05
+                assert share[alpha, "adaptive"] > share[alpha, "\u03b1-FairCB (bandit)"]
+
+
+# pictures
+
+
+def test_every_picture_is_shown_and_no_other_is_kept() -> None:
+    shown = {target for page in DOCS.glob("*.md") for image, target in links(page) if image}
+    kept = {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+    assert shown == kept
+    drawn = {stem for stem in (Path(path).stem for path in kept) if not stem.startswith(("marketplace-", "page-"))}
+    assert drawn == set(illustrations.PICTURES)  # the others are made by examples/marketplace and make_screenshots
+
+
+def test_pictures_are_up_to_date(tmp_path: Path) -> None:
+    pictures = tool("make_pictures")
+    drawn = pictures.make(tmp_path)
+    for path in drawn:
+        kept = pictures.FOLDER / path.name
+        assert kept.exists(), "run: python -m docs.make_pictures"
+        assert kept.stat().st_size <= pictures.MOST_BYTES
+        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(pictures.DRAWN_BY):
+            assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python -m docs.make_pictures"
+
+
+@pytest.fixture(scope="module", params=illustrations.PICTURES.values(), ids=list(illustrations.PICTURES))
+def picture(request: pytest.FixtureRequest) -> Figure:
+    figure: Figure = request.param()
+    figure.draw_without_rendering()
+    return figure
+
+
+def drawn_texts(figure: Figure) -> list[Text]:
+    """All words that one sees; ticks outside their axes are kept by Matplotlib but not drawn."""
+    unseen: set[Text] = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in axis.get_major_ticks():
+                if not axes.axison or not low <= tick.get_loc() <= high:
+                    unseen |= {tick.label1, tick.label2}
+    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
+    return [text for text in texts if text.get_visible() and text.get_text().strip() and text not in unseen]
+
+
+def test_no_text_lies_on_another_or_leaves_the_picture(picture: Figure) -> None:
+    boxes = [(text.get_text(), text.get_window_extent()) for text in drawn_texts(picture)]
+    assert len(boxes) > 10
+    for text, box in boxes:
+        assert picture.bbox.x0 <= box.x0 < box.x1 <= picture.bbox.x1, text
+        assert picture.bbox.y0 <= box.y0 < box.y1 <= picture.bbox.y1, text
+    for (one, box), (two, other) in combinations(boxes, 2):
+        assert not box.overlaps(other), (one, two)
+
+
+def test_text_is_readable_at_700_pixels(picture: Figure) -> None:
+    pixels_a_point = 700 / picture.get_figwidth() / 72
+    assert min(text.get_fontsize() for text in drawn_texts(picture)) * pixels_a_point >= 10
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_the_tangent_is_above_the_curve_and_its_top_above_the_optimum(alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    totals = context_reward_totals(illustrations.market(1000))
+    best = offline_optimum(totals, alpha)
+    for x in rng.dirichlet(np.ones(3), size=(50, 2)):
+        found = illustrations.tangent_slice(totals, x, alpha)
+        assert (found.values <= found.value + found.steps * found.gap + 1e-9).all()
+        assert found.value <= best.value + best.gap
+        assert found.bound >= best.value
+
+
+def test_the_market_is_the_one_on_the_page() -> None:
+    page = (DOCS / "method.md").read_text(encoding="utf-8")
+    for query, row in zip(illustrations.QUERIES, illustrations.PAYS, strict=True):
+        assert f"| a visitor for {query} | {' | '.join(map(str, row))} |" in page
+    assert f"| | {' | '.join(illustrations.SELLERS)} |" in page
+
+
+def test_the_account_is_that_of_the_run_on_the_page() -> None:
+    page = (DOCS / "method.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^alpha-fair  Ada +(\d+)  Ben +(\d+)  Cyd +(\d+)", page, re.MULTILINE)
+    (alpha,) = re.findall(r"Uniform\(2, 3, feedback=\"full\"\), AlphaFair\(2, 3, alpha=(0\.\d+)\)\)", page)
+    texts = [text.get_text() for text in drawn_texts(illustrations.reductions())]
+    weights = [float(earned) ** -float(alpha) for earned in row]
+    for earned, weight in zip(row, weights, strict=True):
+        assert f"{int(earned):,}" in texts
+        assert f"{weight / max(weights):.2f}" in texts
+    assert any(f"R^{{-{alpha}}}" in text for text in texts), "the picture says which alpha"
+
+
+def test_weights_are_drawn_as_they_are() -> None:
+    axes = illustrations.what_alpha_does().axes[0]
+    for alpha, line in zip(illustrations.ALPHAS, axes.get_lines(), strict=False):
+        earned = np.asarray(line.get_xdata(), dtype=np.float64)
+        expected = metrics.marginal_utility(earned, alpha) * 1000.0**alpha
+        np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=np.float64), expected, rtol=1e-12)
+
+
+def test_speeds_are_those_that_were_measured() -> None:
+    """What the pages say of rounds and rewards per second, against the rows of the benchmarks, in millions."""
+    rows = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    measured = {
+        words: [float(number) for number in re.findall(rf"^\| {words}: ([\d.]+) million", rows, re.MULTILINE)]
+        for words in ("simulate AlphaFairAdaptive", "simulate AlphaFair", "simulate AlphaFairBandit", "over_log, .*?")
+    }
+    readme, production = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/production.md"))
+    assert "about a million rounds per second with `AlphaFairAdaptive`, three to five with the paper's" in readme
+    assert all(0.8 <= speed <= 1.5 for speed in measured["simulate AlphaFairAdaptive"])
+    paper = measured["simulate AlphaFair"] + measured["simulate AlphaFairBandit"]
+    assert all(3.0 <= speed <= 5.0 for speed in paper)
+    assert "more than three million rewards per second" in production
+    assert all(speed > 3.0 for speed in measured["over_log, .*?"])
+    assert all(measured.values())
+    assert "millions of r" not in readme + production
+
+
+def test_no_times_are_stated_for_commands_that_may_compile() -> None:
+    cli = (DOCS / "cli.md").read_text(encoding="utf-8")
+    promised = [line for line in re.findall(r"^  --smoke .*(?:\n {10,}.*)*", cli, re.MULTILINE) if "second" in line]
+    assert promised == []
+    assert "about 140 without it: a minute or two on two cores" in cli
