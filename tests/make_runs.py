@@ -1,7 +1,7 @@
 """Play every policy through everything that may happen to it, and return one digest of all that it did.
 
-`python -m tests.make_runs tests/fixtures/runs.json` made the digests of tests/algorithms/test_same_runs.py, with alphafair
-as of c90524c: a change that is not meant to change what policies play changes none of them.
+`python -m tests.make_runs tests/fixtures/runs.json` made the digests of tests/algorithms/test_same_runs.py with
+alphafair as of c90524c: a change that is not meant to change what policies play changes none of them.
 Machine code of another kind of processor may round differently.
 """
 
