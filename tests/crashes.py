@@ -258,7 +258,7 @@ class Witness:
         since, numbers = [position for position, _ in begun], [0, *(fields["period"] for _, fields in begun)]
         sums: dict[int, dict[str, float]] = {}
         for position, at, arm, reward in rows_of(
-            engine, TIMED_REWARDS, (engine._of("timed").ledger.key or created.position,)
+            engine, TIMED_REWARDS, (engine._of("timed").memory.find("timed").key,)
         ):
             number = numbers[bisect.bisect(since, position)]
             if number != (at - start) // (PERIOD * 1_000_000):
