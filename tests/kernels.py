@@ -1,16 +1,18 @@
 """Compile the kernels of the suite once, before its workers start: `python -m tests.kernels`.
 
 Without this every worker compiles what it needs, and most of it is what another worker compiles at the same time.
-Machine code that is on disk already is only loaded, so that a second call takes a few seconds.
+Machine code is kept on disk by the fingerprint of the files with kernels; a second call finds that it is complete.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import as_completed
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -25,9 +27,13 @@ from alphafair import (
     simulate_against,
     streams,
 )
+from alphafair.code_version import code_digest
 from alphafair.executors import ProcessPool
 from alphafair.jit import Kernels
+from alphafair.lab import arena, reproduction
+from alphafair.lab.runner import compile_here, compile_tasks
 from alphafair.precompile import compile_kernels, every_kernel, small_policy
+from alphafair.tasks import Task
 
 
 def compile_offline() -> None:
@@ -51,14 +57,38 @@ def compile_policy(kernels: Kernels) -> None:
         simulate_against(small_policy(kernels), adversary)
 
 
+def of_plans() -> list[Callable[[], None]]:
+    """What the small report and the small arena run on, rivals included: one piece of work per policy."""
+    tasks: dict[str, list[Task]] = {}
+    arenas = (arena.SCENARIOS, arena.FEATURE_SCENARIOS, arena.STEEP_SCENARIOS, arena.DYING_SCENARIOS)
+    for plan in (reproduction.PLAN, *arenas):
+        for policy, some in compile_tasks(plan.smoke()).items():
+            tasks.setdefault(policy, []).extend(some)
+    return [partial(compile_here, some) for some in tasks.values()]
+
+
+def marker() -> Path | None:
+    """The file that says that all of it is on disk; None without a cache."""
+    folder = jit.cache_folder()
+    digest = code_digest(("algorithms/*.py", "lab/**/*.py", "precompile.py", "streams/*.py", "run.py"))
+    own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    return None if folder is None else folder / f"suite-{digest}-{own}-{jit._toolchain()}"
+
+
 def main() -> int:
     os.environ |= {"ALPHAFAIR_JIT": "now", "NUMBA_DISABLE_JIT": "0"}
+    complete = marker()
+    if complete is not None and complete.exists():
+        return 0
     work: list[Callable[[], None]] = [compile_offline, compile_evaluation]
     work += [partial(compile_policy, kernels) for kernels in every_kernel()]
     with ProcessPool() as pool:
-        for done in as_completed([pool.submit(each) for each in work]):
-            done.result()
-    print(f"machine code in {jit.cache_folder()}")
+        for part in (work, of_plans()):  # the second part shares kernels with the first
+            for done in as_completed([pool.submit(each) for each in part]):
+                done.result()
+    if complete is not None:
+        complete.touch(mode=0o600)
+        print(f"machine code in {complete.parent}")
     return 0
 
 
