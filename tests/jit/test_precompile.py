@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from alphafair import Engine, Groups, Uniform
+from alphafair.engine.reports import Reports
 from alphafair.jit import Bundle, Kernels
 from alphafair.precompile import compile_kernels
 from alphafair.service.service import _kernels_in_use
@@ -48,7 +49,7 @@ def test_nothing_is_compiled_if_the_jit_is_off(monkeypatch: pytest.MonkeyPatch) 
 def test_a_service_compiles_for_its_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPHAFAIR_JIT", "off")
     with Engine.open(tmp_path / "shop.db") as engine:
-        assert _kernels_in_use(engine) == {DEFAULT}
+        assert _kernels_in_use(engine, Reports(engine.writers)) == {DEFAULT}
         engine.create("plain", arms=ARMS)
         engine.create("groups", arms=ARMS, groups=["x", "x", "y"])
         engine.create("floor", arms=ARMS, policy="alpha-fair", groups=Groups(pull_floor=0.1))
@@ -59,7 +60,7 @@ def test_a_service_compiles_for_its_experiments(tmp_path: Path, monkeypatch: pyt
             Kernels("alpha-fair", "full", frozenset({"groups"})),
         )
         nash, hedge = full._replace(flags=frozenset({"welfare"})), Kernels("hedge", "full")
-        assert _kernels_in_use(engine) == {DEFAULT, adaptive, full, nash, hedge}
+        assert _kernels_in_use(engine, Reports(engine.writers)) == {DEFAULT, adaptive, full, nash, hedge}
 
 
 SHOP = """
