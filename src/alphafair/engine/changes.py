@@ -1,7 +1,7 @@
 """Kinds of changes, a row each: what is checked, what a change does, what readers see of it, and what holds afterwards.
 
 A change is an event whose body is a JSON object. The log keeps bodies for ever, so a field that was once written keeps
-its meaning. A new kind is a row here and a field of `ChangeRequest` in `alphafair_client.api`, with one line in the
+its meaning. A new kind is a row here and a field of `ChangeRequest` in `alphafair_client.api`, with a method in the
 engine and one in the client.
 """
 

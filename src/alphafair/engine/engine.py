@@ -266,8 +266,12 @@ class Engine:
         if groups is not None:
             settings["groups"] = groups
         calendar = (period, period_start, carry)
-        terms = (reward_range, reward_wait, default_reward, calendar)
-        checked, named = Settings.checked(name, arms, contexts, *terms, policy, settings, start)
+        terms = {
+            "reward_range": reward_range,
+            "reward_wait": reward_wait,
+            "default_reward": default_reward,
+        }
+        checked, named = Settings.checked(name, arms, contexts, terms, calendar, policy, settings, start)
         state = None if start is None else start.to_bytes()
         self._check_writable()
 

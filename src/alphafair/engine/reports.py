@@ -202,7 +202,7 @@ class Reports:
                 full=experiment.full,
                 rounds=rounds,
                 rewards=experiment.tally.rewards + experiment.tally.defaulted,
-                reward_range=(experiment.settings.low, experiment.settings.high),
+                reward_range=experiment.settings.reward_range,
                 alpha=experiment.alpha,
                 groups=None if groups is None or groups.is_default else groups.settings(),
             )

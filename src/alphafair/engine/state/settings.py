@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cached_property
@@ -59,8 +59,7 @@ class Settings:
     arms: tuple[str, ...]
     policy: str
     of_policy: Mapping[str, Any]  # its own settings, such as alpha, as JSON
-    low: float
-    high: float
+    reward_range: tuple[float, float]
     reward_wait: float | None  # seconds
     default_reward: float | None
     n_contexts: int
@@ -72,28 +71,22 @@ class Settings:
         name: Any,
         arms: Any,
         contexts: Any,
-        reward_range: Any,
-        reward_wait: Any,
-        default_reward: Any,
+        terms: Mapping[str, Any],
         calendar: tuple[Any, Any, Any],
         policy: Any,
         of_policy: Mapping[str, Any],
         start: State | None,
     ) -> tuple[Self, list[str]]:
-        """Return the settings that arguments of `Engine.create` lead to, and the labels of contexts."""
+        """Return the settings that arguments of `Engine.create` lead to, and the labels of contexts.
+
+        `terms` has a value for every name in `TERMS`.
+        """
         checked_label("name", name)
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
         named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
-        least, most = validate.ANY_REWARD
-        low = validate.number("reward_range[0]", reward_range[0], low=least, high=most, high_open=True)
-        high = validate.number("reward_range[1]", reward_range[1], low=low, high=most, low_open=True)
-        if reward_wait is not None:
-            reward_wait = validate.number("reward_wait", reward_wait, low=0.0, high=1e9, low_open=True)
-        if default_reward is not None:
-            default_reward = validate.number("default_reward", default_reward, low=low, high=high)
-            if reward_wait is None:
-                repair = "Pass reward_wait as well: the seconds after which it is applied."
-                raise RequestError("bad_request", "default_reward", "passed with reward_wait", default_reward, repair)
+        agreed: dict[str, Any] = {}
+        for term, check in TERMS.items():
+            agreed[term] = check(terms[term], agreed)
         fields = checked_period(*calendar)
         if start is not None:
             ready = checked_start(start, policy, labels, named, of_policy)
@@ -108,12 +101,9 @@ class Settings:
             arms=tuple(labels),
             policy=policy,
             of_policy=found,
-            low=low,
-            high=high,
-            reward_wait=reward_wait,
-            default_reward=default_reward,
             n_contexts=len(named),
             calendar=fields,
+            **agreed,
         )
         return settings, named
 
@@ -125,18 +115,16 @@ class Settings:
             repair = "Export its log with the version that made it."
             raise InvalidArgument("path", "a file of alphafair 0.1.0 or later", "one of an unreleased version", repair)
         calendar = {name: body[name] for name in ("period", "period_start", "carry") if name in body}
-        low, high = body["reward_range"]
+        terms = {term: body[term] for term in TERMS if term in body}  # later versions have more of them
+        terms["reward_range"] = tuple(terms["reward_range"])
         return cls(
             name=body["name"],
             arms=tuple(body["arms"]),
             policy=body["policy"],
             of_policy=body["settings"],
-            low=low,
-            high=high,
-            reward_wait=body["reward_wait"],
-            default_reward=body["default_reward"],
             n_contexts=body["n_contexts"],
             calendar=calendar,
+            **terms,
         )
 
     def to_json(self, code: str) -> str:
@@ -147,13 +135,21 @@ class Settings:
             "arms": self.arms,
             "policy": self.policy,
             "settings": self.of_policy,
-            "reward_range": [self.low, self.high],
-            "reward_wait": self.reward_wait,
-            "default_reward": self.default_reward,
+            **{term: getattr(self, term) for term in TERMS},
             "n_contexts": self.n_contexts,
             **self.calendar,
         }
         return json.dumps(body)
+
+    @cached_property
+    def low(self) -> float:
+        """The least reward."""
+        return self.reward_range[0]
+
+    @cached_property
+    def high(self) -> float:
+        """The largest reward."""
+        return self.reward_range[1]
 
     @cached_property
     def wait(self) -> int | None:
@@ -175,6 +171,37 @@ class Settings:
         if self.n_contexts > 1:
             policy.grow(n_contexts=self.n_contexts)
         return policy
+
+
+# terms: settings that the engine itself uses
+
+
+def _range(value: Any, agreed: Mapping[str, Any]) -> tuple[float, float]:
+    least, most = validate.ANY_REWARD
+    low = validate.number("reward_range[0]", value[0], low=least, high=most, high_open=True)
+    return low, validate.number("reward_range[1]", value[1], low=low, high=most, low_open=True)
+
+
+def _wait(value: Any, agreed: Mapping[str, Any]) -> float | None:
+    return None if value is None else validate.number("reward_wait", value, low=0.0, high=1e9, low_open=True)
+
+
+def _default(value: Any, agreed: Mapping[str, Any]) -> float | None:
+    if value is None:
+        return None
+    low, high = agreed["reward_range"]
+    reward = validate.number("default_reward", value, low=low, high=high)
+    if agreed["reward_wait"] is None:
+        repair = "Pass reward_wait as well: the seconds after which it is applied."
+        raise RequestError("bad_request", "default_reward", "passed with reward_wait", reward, repair)
+    return reward
+
+
+TERMS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Any]]] = {  # by field: its check, given those before it
+    "reward_range": _range,
+    "reward_wait": _wait,
+    "default_reward": _default,
+}
 
 
 # periods and policies

@@ -30,7 +30,7 @@ def status_of(experiment: Experiment, max_contexts: int) -> Status:
         retired_arms=tuple(arms[number] for number in sorted(experiment.retired)),
         masked_arms=tuple(arms[number] for number in sorted(experiment.masked)),
         paused=experiment.paused,
-        reward_range=(settings.low, settings.high),
+        reward_range=settings.reward_range,
         reward_wait=settings.reward_wait,
         default_reward=settings.default_reward,
         policy_version=experiment.version,

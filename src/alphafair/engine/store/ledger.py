@@ -141,7 +141,7 @@ TABLES: Final[dict[Any, str]] = {
     SnapshotPiece: "snapshot_piece",
     Snapshot: "snapshot",
 }
-EVENTS: Final[tuple[Any, ...]] = (Change, Decided, Activated, Settled, Late)  # rows that have a position
+EVENTS: Final = tuple(kind for kind in TABLES if "event" in kind._fields)  # rows that have a position
 EVENT_TABLES: Final = tuple(TABLES[kind] for kind in EVENTS)
 FLOATS: Final[dict[type, tuple[str, str]]] = {  # the column with one number, and the one with a float64 per arm
     Decided: ("propensity", "probabilities"),

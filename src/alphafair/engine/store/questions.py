@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from alphafair.engine.store.ledger import (
     EVENT_TABLES,
+    EVENTS,
     SOURCES,
     TABLES,
     Change,
@@ -400,7 +401,7 @@ def labelled_decisions(store: Store, low: int, high: int) -> list[tuple[Any, ...
 
 def without_decision(store: Store) -> tuple[str, int, int] | None:
     """Return table, experiment and position of the first event whose decision is not before it, if there is one."""
-    for table in ("activation", "reward", "late_reward"):
+    for table in [TABLES[kind] for kind in EVENTS if "decision" in kind._fields]:
         question = f"""select e.experiment, e.position from {table} e left join decision d
             on d.event = e.decision and d.experiment = e.experiment and d.event < e.event
             where d.event is null order by e.event limit 1"""
