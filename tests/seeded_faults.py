@@ -309,13 +309,13 @@ FAULTS = (
         "streams/heavy_tails.py",
         "sigma * rng.normal(size=shape) - sigma * sigma / 2.0",
         "sigma * rng.normal(size=shape) + sigma * sigma / 2.0",
-        ("tests/fixtures/test_streams.py::test_heavy_tails_have_the_documented_law",),
+        ("tests/data/test_streams.py::test_heavy_tails_have_the_documented_law",),
     ),
     Fault(
         "streams/heavy_tails.py",
         "(1.0 - rng.random(means.shape)) ** (-1.0 / shape)",
         "(1.0 - rng.random(means.shape)) ** (-1.0)",
-        ("tests/fixtures/test_streams.py::test_heavy_tails_have_the_documented_law",),
+        ("tests/data/test_streams.py::test_heavy_tails_have_the_documented_law",),
     ),
     Fault(
         "preprocessing.py",
@@ -333,7 +333,7 @@ FAULTS = (
         "data/movielens.py",
         'rounds = rounds[np.argsort(ratings.timestamps[rounds], kind="stable")]',
         "pass",
-        ("tests/fixtures/test_movielens.py::test_a_tiny_folder",),
+        ("tests/data/test_movielens.py::test_a_tiny_folder",),
     ),
     Fault(
         "data/open_bandit.py",
@@ -408,13 +408,13 @@ FAULTS = (
         ("tests/engine/test_dates.py::test_moments_and_dates_are_the_same[sqlite]",),
     ),
     Fault(
-        "engine/state/steps.py",
+        "engine/state/tally.py",
         "paid = steps.kind <= DEFAULT",
         "paid = steps.kind == CLIENT",
         ("tests/engine/test_earned.py::test_default_rewards_are_earned_too[sqlite-alpha-fair-bandit]",),
     ),
     Fault(
-        "engine/state/steps.py",
+        "engine/state/tally.py",
         "self.pending += n_decided - sum(n_kinds[: len(SOURCES)])",
         "self.pending += n_decided",
         ("tests/engine/test_engine.py::test_overdue_decisions_are_settled[sqlite-None]",),
