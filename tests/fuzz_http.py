@@ -8,6 +8,7 @@ connections. `tests/service/test_fuzz_http.py` is a short run.
 from __future__ import annotations
 
 import argparse
+import errno
 import random
 import re
 import select
@@ -227,6 +228,9 @@ def converse(port: int, draw: random.Random) -> Outcome:
                     received += data
         except ConnectionError:
             pass  # it was closed while more was being sent
+        except OSError as problem:
+            if problem.errno != errno.ENOTCONN:  # it was reset just before its half was closed
+                raise
     heads = [head.partition(b"\r\n\r\n")[0] for head in _ANSWER.findall(received)]
     statuses.update(int(head[9:12]) for head in heads)
     wrong = set(statuses) - STATUSES

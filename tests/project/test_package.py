@@ -19,7 +19,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import alphafair
 from alphafair import jit
-from tests import ROOT
+from tests import ROOT, interpreted
 
 
 def run_python(code: str, **environment: str) -> str:
@@ -170,12 +170,9 @@ def test_every_benchmark_can_be_imported(path: Path) -> None:
             raise
 
 
-def test_the_files_that_the_makefile_names_exist() -> None:
-    lists = re.findall(r"^(?:INTERPRETED|LONG) := .*?\)\)$", (ROOT / "Makefile").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(lists) == 2
-    for names in lists:
-        files = [ROOT / "tests" / f"test_{name}.py" for name in re.findall(r"[a-z_]+", names.split(".py,")[1])]
-        assert [file.name for file in files if not file.exists()] == []
+def test_the_files_that_run_interpreted_exist() -> None:
+    assert [file for file in interpreted.FILES if not (ROOT / file).exists()] == []
+    assert len({*interpreted.FILES}) == len(interpreted.FILES)
 
 
 # What is distributed
