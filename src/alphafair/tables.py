@@ -73,9 +73,9 @@ class Column:
     >>> rating = Column("rating", "number", 0.0, 5.0)
     >>> rating.read(pl.Series(["4", "0.5"]), "row {}".format).to_list()
     [4.0, 0.5]
-    >>> rating.read(pl.Series(["4", "6"]), "row {}".format)
+    >>> rating.read(pl.Series(["4", "6"]), "row {}".format)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    alphafair.errors.InvalidArgument: row 1: rating must be a number in [0, 5]; got 6.0. Correct it or delete that row.
+    alphafair_client.answers.InvalidArgument: row 1: rating must be a number in [0, 5]; got 6.0. Correct it...
     """
 
     name: str

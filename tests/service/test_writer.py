@@ -211,10 +211,14 @@ def test_callers_take_turns_between_experiments_that_are_written_side_by_side(mo
         assert sorted(begun) == ["heavy 0", "heavy 1", "light 0", "light 1", "light 2"]
         queues["light 1"].go.set()
         assert len(await light[1]) == 1
+        queues["heavy 0"].go.set()  # alone, so that one thread after the other has to choose
+        async with asyncio.timeout(30.0):
+            while all_begun.count("heavy 0") < 2:
+                await asyncio.sleep(0.001)
+        assert all_begun.index("heavy 0", all_begun.index("heavy 0") + 1) <= 7
         for each in queues.values():
             each.go.set()
         await asyncio.gather(*tasks, *light)
-        assert all_begun.index("heavy 0", all_begun.index("heavy 0") + 1) <= 7
         assert (writer.places.n_held, dict(writer.places.held)) == (0, {})
         await writer.drain()
         assert not writer._at_once

@@ -139,8 +139,6 @@ def test_arms_retired_before_the_start_are_not_available(engine: Engine) -> None
     engine.create("home", arms=["ada", "ben", "cyd"])
     experiment = live_state(engine, "home").experiments["home"]
     created = experiment.changes[0]
-    experiment.changes[0] = type(created)(
-        1, created.experiment, created.kind, created.body, policy.snapshot().to_bytes(), created.at
-    )
+    experiment.changes[0] = created._replace(state=policy.snapshot().to_bytes())
     among = export.ArmsOverTime(experiment)
     assert among.available([experiment.version], [None]).table().tolist() == [[True, False, True]]
