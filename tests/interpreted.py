@@ -27,6 +27,7 @@ FILES = (
     "tests/offline/test_alpha.py",
     "tests/offline/test_optimum.py",
     "tests/policy/test_arms.py",
+    "tests/policy/test_public_attributes.py",
     "tests/algorithms/test_policies.py",
     "tests/lab/test_run.py",
     "tests/evaluation/test_available.py",

@@ -14,6 +14,7 @@ from alphafair.algorithms.fair_cb import C, K
 from alphafair.jit import repeated
 from alphafair.math import log_barrier, simplex, utility
 from alphafair.math.distributions import draw_arm, mask_distribution
+from alphafair.math.gradient_ascent import added_bound
 from alphafair.policy.memory import Memory, settings_vector
 from tests import naive
 
@@ -222,3 +223,9 @@ def test_floors_hold_and_nothing_is_left_to_gain(m: int, n: int, tight: float, s
 
     assert objective(p) <= objective(oracle) + 1e-8 * (1.0 + abs(objective(oracle)))
     np.testing.assert_allclose(p, oracle, atol=1e-7)
+
+
+def test_a_step_adds_to_the_bound_what_the_roots_grow_by() -> None:
+    assert added_bound(2.0, 9.0, 16.0, 0.0) == 2.0 * 2.0 * (4.0 - 3.0)
+    assert added_bound(2.0, 9.0, 16.0, 1.0) == 2.0 * (2.0 * (4.0 - 3.0) + 3.0)  # a new arm may have lost all of before
+    assert added_bound(2.0, 9.0, 9.0, 1.0) == 0.0  # no step

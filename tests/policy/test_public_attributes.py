@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 from alphafair import POLICIES, AlphaFairAdaptive
+from alphafair.algorithms import Hedge
 from alphafair.lab.plan import KINDS
 
 FACTS = {
@@ -56,6 +57,12 @@ def test_arguments_of_the_constructor_are_attributes() -> None:
             for name, value in {"n_contexts": 2, "n_arms": 3, "seed": 7, **settings}.items():
                 assert getattr(policy, name) == value, (kind, name)
             assert parameters <= {*dir(policy)}, kind
+
+
+def test_an_argument_that_is_not_given_is_its_default() -> None:
+    policy = Hedge(2, 3, learning_rate=0.25)
+    assert (policy.learning_rate, policy.horizon) == (0.25, None)
+    assert (Hedge(2, 3, horizon=50).learning_rate, Hedge(2, 3).learning_rate) == (None, None)
 
 
 def test_feedback_has_one_default() -> None:
