@@ -138,6 +138,7 @@ def test_each_message_draws_each_chart_once(browser: Any, shop: Running) -> None
 def test_nothing_changes_when_nothing_has_changed(browser: Any, shop: Running) -> None:
     with watching(browser, shop) as (page, state):
         page.locator("#delays summary").click()
+        page.locator("#delays tbody th").first.wait_for()  # the browser tells of the click a little later
         page.evaluate("counting()")
         for _ in range(5):
             send(page, "state", state)
