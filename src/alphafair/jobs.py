@@ -70,7 +70,7 @@ KINDS: Final[dict[str, Callable[[bytes], None]]] = {
 
 
 def main(kind: str, nice: str) -> int:
-    """Do the job on standard input; an error is one line, without a traceback if it is nobody's defect."""
+    """Do the job on standard input; an error that the caller can repair is one line, without a traceback."""
     os.nice(int(nice))
     try:
         KINDS[kind](sys.stdin.buffer.read())

@@ -52,7 +52,7 @@ class ChangeKind:
     details: Callable[[Experiment, Fields], Fields] = _as_written
     """Return the body for readers."""
     guarantee: str | None = None
-    """What holds afterwards; None where nobody asks for this kind."""
+    """What holds afterwards; None where the page does not offer this kind."""
 
 
 # arms

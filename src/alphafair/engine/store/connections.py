@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that end soon where nothing answers, and that nobody holds up for long."""
+"""Connections to PostgreSQL that end soon where nothing answers, and that no lock delays for long."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ AGAIN: Final = (0.0, 0.1, 0.4, 1.0)  # seconds before each attempt to commit wha
 GIVE_UP: Final = 10.0  # seconds after which there is no other attempt
 MOST_SKEW: Final = 5.0  # seconds between the clocks of a process and of the database
 TURN: Final = "1s"  # others wait so long for a process that was stopped in its turn
-LONG_READ: Final = "1h"  # the idle time of a transaction that only reads, and so holds nobody up
+LONG_READ: Final = "1h"  # the idle time of a transaction that only reads, which delays no writer
 MIGRATING: Final = 6 * 3600.0  # seconds until the answer to a statement that brings a database to this version
 Result = TypeVar("Result")
 
