@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from alphafair.engine.decisions import DecisionRecord, DecisionState
+from alphafair.engine.decisions import DecisionRecord, DecisionState, new_tuple
 from alphafair.engine.maintenance import Search
 from alphafair.engine.state.experiment import Experiment
 from alphafair.engine.state.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, SOURCE_KINDS, Steps
@@ -84,8 +84,10 @@ class Batch:
 
     def find(self, id: Any) -> DecisionRecord | None:
         """Return the decision with an id, and all others that have it."""
-        found = self._new.get(id) if isinstance(id, str) else None
-        return found if found is not None else self._memory.decisions.find(id)
+        decisions, found = self._memory.decisions, None
+        if type(id) is str:
+            found = self._new.get(id) or decisions.recent.get(id)
+        return found or decisions.find(id)
 
     def state(self, record: DecisionRecord) -> DecisionState:
         """Return whether a decision is active, and how it was settled."""
@@ -147,10 +149,18 @@ class Batch:
         part.rows[Activated].append((event, part.key, part.position, record.event, self.at))
         part.steps.append((part.position, ACTIVATED, record.context, record.arm, record.propensity, 0.0))
 
-    def settle(self, record: DecisionRecord, reward: float | None, source: str, rewards: bytes | None = None) -> None:
-        """Add the reward of a decision, or close it without one."""
-        active, waits_since, _, has_late_reward = self.state(record)
-        self._set(record, DecisionState(active, waits_since, (reward, source, rewards), has_late_reward))
+    def settle(
+        self,
+        record: DecisionRecord,
+        state: DecisionState,
+        reward: float | None,
+        source: str,
+        rewards: bytes | None = None,
+    ) -> None:
+        """Add the reward of a decision in its present state, or close it without one."""
+        active, waits_since, _, has_late_reward = state
+        settled = (reward, source, rewards)
+        self._set(record, new_tuple(DecisionState, (active, waits_since, settled, has_late_reward)))
         part = self.part(record.experiment)
         event = part.next()
         position = part.position

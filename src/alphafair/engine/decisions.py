@@ -32,7 +32,7 @@ PAGE = 500  # overdue decisions settled in one transaction
 STAMP, SIZE, BLOCK = 4, 12, 512  # bytes of an id from the clock and at random, and ids made at a time
 
 APPLIED = Outcome("applied")
-_new = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+new_tuple = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
 class DecisionState(NamedTuple):
@@ -231,13 +231,13 @@ class RequestHandler:
         if is_new:
             batch.add_context(part, number, label, policy)
         event, at, version = part.next(), batch.at, experiment.version
-        state = _new(DecisionState, (not deferred, at, None, False))
+        state = new_tuple(DecisionState, (not deferred, at, None, False))
         record = DecisionRecord(event, experiment, number, label, arm, propensity, distribution, state, others)
         later = 1 if deferred else 0
-        drawn = (number, arm, propensity, part.expected, version, later, among, distribution, at, tie)
-        row = (event, key, part.position, id, *drawn)
+        position, seen = part.position, part.expected
+        row = (event, key, position, id, number, arm, propensity, seen, version, later, among, distribution, at, tie)
         batch.decide(part, row, record)
-        return _new(Receipt, (id, experiment.arms[arm], propensity, label))
+        return new_tuple(Receipt, (id, experiment.arms[arm], propensity, label))
 
     def reward(self, request: Reward, batch: Batch) -> Outcome:
         id, value, name = request
@@ -251,7 +251,7 @@ class RequestHandler:
             rewards: bytes | None = None
         else:
             reward, rewards = _checked_reward(experiment, value, len(record.probabilities or b"") // 8)
-        state = _up_to_date(record, batch)
+        state = batch.state(record) if settings.wait is None else _up_to_date(record, batch)
         if state.settled is not None:
             first, source, first_rewards = state.settled
             if source == "client":
@@ -261,7 +261,7 @@ class RequestHandler:
         if not state.active:
             repair = "Activate the decision first: a deferred decision counts from then on."
             raise RequestError("not_activated", "id", "an activated decision", id, repair)
-        batch.settle(record, reward, "client", rewards)
+        batch.settle(record, state, reward, "client", rewards)
         batch.delays.append((batch.at - state.waits_since) / 1e6)
         return APPLIED
 
@@ -302,7 +302,7 @@ class RequestHandler:
                     arguments = (found.event, experiment, found.context, None, found.arm, found.propensity)
                     state = DecisionState(bool(found.is_active), found.waits_since, None)
                     record = DecisionRecord(*arguments, found.probabilities, state)
-                _settle_overdue(record, batch)
+                _settle_overdue(record, batch.state(record), batch)
                 n_settled += 1
         return n_settled
 
@@ -347,23 +347,23 @@ def _up_to_date(record: DecisionRecord, batch: Batch) -> DecisionState:
     """Return the state of a decision, which is settled first if it is overdue."""
     state, wait = batch.state(record), record.experiment.settings.wait
     if state.settled is None and wait is not None and state.waits_since + wait <= batch.at:
-        _settle_overdue(record, batch)
+        _settle_overdue(record, state, batch)
         return batch.state(record)
     return state
 
 
-def _settle_overdue(record: DecisionRecord, batch: Batch) -> None:
+def _settle_overdue(record: DecisionRecord, state: DecisionState, batch: Batch) -> None:
     """Apply the default reward; close the decision where there is none, or where it was never activated."""
     default = record.experiment.settings.default_reward
-    if not batch.state(record).active:
-        batch.settle(record, None, "lapsed")
+    if not state.active:
+        batch.settle(record, state, None, "lapsed")
     elif default is None:
-        batch.settle(record, None, "expired")
+        batch.settle(record, state, None, "expired")
     elif record.probabilities is None:
-        batch.settle(record, default, "default")
+        batch.settle(record, state, default, "default")
     else:
         n_arms = len(record.probabilities) // 8
-        batch.settle(record, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
+        batch.settle(record, state, None, "default", np.full(n_arms, default).astype("<f8").tobytes())
 
 
 def random_source(seed: int | None) -> random.Random:

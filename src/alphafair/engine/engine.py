@@ -424,7 +424,7 @@ class Engine:
                 record = batch.find(id)
                 mine = None if record is None else record.of(experiment)
                 if mine is not None:
-                    batch.settle(mine, None, "rollback")
+                    batch.settle(mine, batch.state(mine), None, "rollback")
             writer.commit(batch)
 
         self._writing(name, work)

@@ -142,8 +142,13 @@ class Stepper:
     def draw_alone(self, context: int, uniform: float) -> tuple[int, float]:
         """Return the arm and the propensity that `choose` draws with this uniform number, without validation."""
         with self.lock:
-            out = np.empty(self.learned.n_arms)
-            arm, propensity = self.draw_among(context, uniform, out, None)
+            learned = self.learned
+            out = np.empty(learned.n_arms)
+            if learned.all_live:  # without the two calls that do the same
+                arm, propensity = self.draw(learned.memory, context, uniform, out)
+                self.drawn, self.drawn_at = context, learned.version
+            else:
+                arm, propensity = self.draw_among(context, uniform, out, None)
             if not propensity > 0.0:
                 raise damaged(context, out)
             return arm, propensity
