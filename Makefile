@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: run serve check test soak bench lint lock sbom clean
+.PHONY: run serve docs docs-serve check test soak bench lint lock sbom clean
 
 run: $(VENV)/installed-lab
 	$(BIN)/alphafair reproduce
@@ -13,6 +13,14 @@ run: $(VENV)/installed-lab
 # The service, and a shop whose visitors use it; Ctrl-C stops the service too.
 serve: $(VENV)/installed-service
 	$(BIN)/python examples/shop/run.py
+
+# The site, from docs/ and the code: nothing is fetched, and a warning is an error.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	@echo "The site is in docs/_build/html; make docs-serve opens it."
+
+docs-serve: docs
+	$(BIN)/python tools/serve_docs.py
 
 # In two minutes: the fast tests of what has changed, style and types.
 check: $(VENV)/installed-test
@@ -68,14 +76,14 @@ sbom: $(VENV)/installed-lock
 		--output-file dist/sbom.json
 
 clean:
-	rm -rf $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf docs/_build docs/examples docs/reference/names $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# What an extra of pyproject.toml installs: lab, service, test or bench.
+# What an extra of pyproject.toml installs: lab, service, docs, test or bench.
 $(VENV)/installed-%: pyproject.toml client/pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[$*]"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable ./client

@@ -1,0 +1,60 @@
+"""The documentation site: `make docs` builds it in docs/_build/html. What is made for it is in tools/site."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "client" / "src")]
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:3])  # for the kernels of the tutorials
+
+import alphafair
+
+project = "alphafair"
+author = "the authors of alphafair"
+copyright = author  # noqa: A001
+version = release = alphafair.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "myst_nb",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "tools.site.formulas",
+]
+exclude_patterns = ["_build", "gallery", "examples/*.ipynb"]
+exclude_patterns += [path.name for path in Path(__file__).parent.glob("*.md") if path.name != "index.md"]  # to be moved
+suppress_warnings = ["toc.not_readable", "toc.empty_glob"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "write_computation_times": False,  # its pages load scripts from other hosts
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "alphafair"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "footer_end": [],
+    "footer_start": ["copyright"],
+    "logo": {"text": "alphafair"},
+    "navbar_end": ["theme-switcher"],
+    "show_prev_next": False,
+}
