@@ -22,9 +22,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "tools.site.changes",
     "tools.site.formulas",
     "tools.site.generated",
     "tools.site.names",
+    "tools.site.pictures",
 ]
 exclude_patterns = ["_build", "gallery", "examples/*.ipynb"]
 exclude_patterns += [path.name for path in Path(__file__).parent.glob("*.md") if path.name != "index.md"]  # to be moved
@@ -57,6 +59,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "alphafair"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # else the theme reports an error on the console
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -9,10 +9,26 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tools.site import names
+from alphafair.service.page.sentences import SIGNING_OUT
+from tools.site import arena, commands, errors, metrics, names, policies, routes, snapshots
 
-PARTS: dict[str, Callable[[str], str]] = {
+PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others make of it
+    "arena": lambda what: arena.block(arena.results(), what),
+    "commands": lambda _: commands.help_pages(),
+    "errors": lambda _: errors.table(),
+    "fields": lambda _: routes.fields_table(),
+    "guarantees": lambda _: routes.guarantees_table(),
+    "help": commands.help_of,
+    "metrics": lambda _: metrics.table(),
     "names": lambda _: names.index(),
+    "output": commands.output_of,
+    "policies": lambda _: policies.table(),
+    "roles": lambda _: routes.roles_table(),
+    "routes": lambda _: routes.routes_table(),
+    "signing-out": lambda _: SIGNING_OUT,
+    "snapshots": lambda what: (
+        snapshots.table(snapshots.of_features()) if "features" in what else snapshots.of_policies()
+    ),
 }
 
 
@@ -35,7 +51,7 @@ class Generated(SphinxDirective):
             text = markdown(self.arguments[0])
         except ValueError as problem:
             raise self.error(str(problem)) from None
-        self.env.note_reread()
+        self.env.note_dependency(self.config.code_stamp)
         found = nodes.Element()
         found.document = self.state.document
         self.state.nested_parse(StringList(text.splitlines(), source="generated"), self.content_offset, found, True)
