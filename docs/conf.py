@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "client" / "src")]
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:3])  # for the kernels of the tutorials
-
 import alphafair
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for tools
 
 project = "alphafair"
 author = "the authors of alphafair"
-copyright = author  # noqa: A001
+copyright = author
 version = release = alphafair.__version__
 
 extensions = [
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "myst_nb",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "tools.site.changes",
     "tools.site.formulas",
+    "tools.site.generated",
+    "tools.site.names",
+    "tools.site.pictures",
 ]
 exclude_patterns = ["_build", "gallery", "examples/*.ipynb"]
 exclude_patterns += [path.name for path in Path(__file__).parent.glob("*.md") if path.name != "index.md"]  # to be moved
@@ -45,10 +46,20 @@ sphinx_gallery_conf = {
     "write_computation_times": False,  # its pages load scripts from other hosts
 }
 
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}
+autodoc_typehints = "description"
+default_role = "code"
+napoleon_google_docstring = False
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+
 html_theme = "pydata_sphinx_theme"
 html_title = "alphafair"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # else the theme reports an error on the console
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

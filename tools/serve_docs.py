@@ -1,7 +1,4 @@
-"""Show the site that `make docs` has built: serve it on this machine alone, and open it in a browser.
-
-    python tools/serve_docs.py [PORT]
-"""
+"""Show the site that `make docs` has built in a browser, to this machine alone: `python tools/serve_docs.py [PORT]`."""
 
 from __future__ import annotations
 

@@ -1,16 +1,11 @@
-"""Paste the tables of the arena into docs/arena.md: `python -m docs.paste_arena`.
-
-They are made from docs/arena.json, the results.json of `alphafair arena`.
-tests/project/test_docs.py fails while the page
-differs from the results.
-"""
+"""Tables of the arena, from docs/background/data/arena.json: the results.json of `alphafair arena`."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache
 
 from alphafair.formatting import fixed, number, percent
 from alphafair.lab.arena import LIN_UCB, TUNED
@@ -18,13 +13,14 @@ from alphafair.lab.claims import verdict
 from alphafair.lab.results import ArenaResults, Match, Score, Tuned
 from alphafair.values import Interval
 from tests.read_results import as_value
+from tools.site import DATA
 
-PAGE, RESULTS = Path(__file__).with_name("arena.md"), Path(__file__).with_name("arena.json")
-BLOCK = re.compile(r"<!-- paste: (?P<what>[^>]+) -->\n.*?(?=\n\n)", re.DOTALL)
+RESULTS = DATA / "arena.json"
 STEEP_POLICIES = ("alpha-fair-adaptive", "alpha-fair-bandit", "optimistic-frank-wolfe", "alpha-fair")
 DYING_POLICIES = (*STEEP_POLICIES, "uniform")
 
 
+@cache
 def results() -> ArenaResults:
     found: ArenaResults = as_value(ArenaResults, json.loads(RESULTS.read_text(encoding="utf-8")))
     return found
@@ -169,7 +165,7 @@ def promises(matches: Sequence[Match]) -> str:
 
 
 def block(found: ArenaResults, what: str) -> str:
-    """The table that a comment of the page asks for, such as "features bandit 0.5"."""
+    """The table that a page asks for, such as "features bandit 0.5"."""
     words = what.split()
     part = {"features": found.with_features, "steep": found.steep, "dying": found.dying}.get(words[0], found.matches)
     if words == ["promises"]:
@@ -180,13 +176,3 @@ def block(found: ArenaResults, what: str) -> str:
         return steep_table(part) if words[0] == "steep" else dying_table(part)
     kind, alpha = words[-2], float(words[-1])
     return tuned_table(part, alpha) if kind == "tuned" else table(part, kind, alpha)
-
-
-def refreshed(page: str) -> str:
-    """The page with every table from the results."""
-    found = results()
-    return BLOCK.sub(lambda old: f"<!-- paste: {old['what']} -->\n{block(found, old['what'])}", page)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,14 +1,8 @@
-"""Write docs/snapshots.md: `python docs/make_snapshots.py`.
-
-Names and shapes are those of every algorithm's `Layout`; what they mean is here.
-tests/policy/test_snapshot_docs.py runs this
-too: it fails while the page says something else, while a name has no meaning, and where a snapshot has other entries.
-"""
+"""What snapshots hold, in tables: names and shapes are those of every algorithm's `Layout`; what they mean is here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from alphafair.algorithms import CLASSES, BasePolicy
@@ -16,7 +10,6 @@ from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import FEATURES, Layout
 from alphafair.values import Feedback
 
-PAGE = Path(__file__).parent / "snapshots.md"
 AXES = {"scalars": "{}", "arms": "{}, live", "context_scalars": "contexts, {}", "contexts": "contexts, {}, live"}
 
 MEANINGS = {
@@ -114,71 +107,6 @@ OF_FEATURES = {
     "feature_nonzero": ("terms", "how often it was not 0"),
 }
 
-OPENING = """# What a snapshot holds
-
-`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive and
-AlphaFair, 4 for all other policies), its settings, the state of its random numbers, and arrays by name.
-`State.to_bytes` writes them as an uncompressed `.npz` archive: one entry of JSON, `meta`, and one `.npy` per array, so
-that NumPy alone can read it.
-
-```python
->>> import io
->>> import numpy as np
->>> from alphafair import AlphaFair
->>> policy = AlphaFair(n_contexts=2, n_arms=3, alpha=0.5, seed=1)
->>> policy.update(policy.choose(0), [1.0, 0.5, 0.0])
->>> archive = np.load(io.BytesIO(policy.snapshot().to_bytes()))
->>> archive["account"].round(3).tolist(), archive["x"].shape
-([1.333, 1.167, 1.0], (2, 3))
-
-```
-
-Shapes are given in `contexts`, `arms` (all that ever were), `live` (those that are not retired, in the order of their
-numbers) and `groups`. Numbers are float64, unless stated otherwise. Symbols are those at the head of the algorithm's
-file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` that it names.
-
-A policy reads snapshots of its current version; AlphaFairAdaptive, whose version is 5, reads version 4 too. All others
-are rejected with a message, and so is a snapshot whose entries have other names or shapes, or numbers that no rounds
-can have left. Versions 1 to 3, whose arrays had no names, are no longer read: learn from the log again, or load them
-with the alphafair that wrote them.
-
-Version 4 of AlphaFairAdaptive had, with bandit feedback, no `squared_rewards`, `squared_misses` and
-`head_start`: the first two get the value that its formulas used in their place, `reward_sum` times `largest`, and
-`bound_in_expectation` is not available until the next period, because no theorem covers the change.
-
-A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTRIBUTING.md).
-
-## In every snapshot
-
-| entry | shape | meaning |
-|---|---|---|
-| `live` | (arms) | booleans: which arms are not retired |
-| `retired_accounts` | (1, arms) | accounts of retired arms, and 0 for live ones |
-| `entry_accounts` | (1, arms) | what every arm began with: 1, or what a later arm was taken to have earned |
-
-Both are (contexts, arms) where every context has accounts of its own, and (0, arms) where there are none.
-
-With groups, entitlements or floors there is also
-
-| entry | shape | meaning |
-|---|---|---|
-| `group_accounts` | (groups) | R of groups that have no live arm left, and 0 for others |
-| `group_entry` | (groups) | what every group began the period with; left out while that is 1 for all |
-
-After the first period, or a change of alpha across 1, there are also
-
-| entry | shape | meaning |
-|---|---|---|
-| `period` | (2) | int64: the number of the period, and rounds learned from before it |
-| `closed_rewards` | (1, arms) | what every arm has earned in earlier periods |
-
-With features (`n_features`; `terms` is one more) there are also these; `columns` is `live` where features are those of
-the context, and 1 where every arm has its own:
-
-| entry | shape | meaning |
-|---|---|---|
-"""
-
 
 class Entry(NamedTuple):
     """A row of a table."""
@@ -211,28 +139,28 @@ def entries(kind: type[BasePolicy], layout: Layout) -> list[Entry]:
             shape = axes.format(width if width > 1 else "").replace(", ,", ",").strip(", ")
             meaning = ONLY_HERE.get((kind.name, name)) or MEANINGS.get(name)
             if meaning is None:
-                raise SystemExit(f"{kind.__name__} keeps {name!r}: say what that means in MEANINGS of {__file__}")
+                raise KeyError(f"{kind.__name__} keeps {name!r}: say what that means in MEANINGS of {__file__}")
             found.append(Entry(name, shape, meaning))
     return found
 
 
 def of_features() -> list[Entry]:
+    """What is there with features only."""
     return [Entry(name, *OF_FEATURES[name]) for name in FEATURES]
 
 
-def page() -> str:
-    """Policies whose feedbacks keep the same have one table."""
-    parts = [OPENING + "\n".join(map(str, of_features())) + "\n"]
+def table(rows: Iterable[Entry]) -> str:
+    return "\n".join(["| entry | shape | meaning |", "|---|---|---|", *map(str, rows)])
+
+
+def of_policies() -> str:
+    """A section per policy, and per kind of feedback or alpha where what is kept differs."""
+    parts = []
     tables: dict[tuple[str, tuple[Entry, ...]], list[str]] = {}
     for kind, which_one, algorithm in algorithms():
         tables.setdefault((kind.__name__, tuple(entries(kind, algorithm.layout))), []).append(which_one)
     for (name, rows), which in tables.items():
         several = len([other for other, _ in tables if other == name]) > 1
         title = f"## {name}, {which[0]}" if several else f"## {name}"
-        table = "\n".join(["| entry | shape | meaning |", "|---|---|---|", *map(str, rows)])
-        parts.append(f"{title}\n\n{table if rows else 'Nothing else: it learns nothing.'}\n")
+        parts.append(f"{title}\n\n{table(rows) if rows else 'Nothing else: it learns nothing.'}\n")
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

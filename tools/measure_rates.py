@@ -1,20 +1,20 @@
-"""Measure how E W^2 and the bound of Theorem 1 grow with T, up to ten million rounds: `python -m docs.measure_rates`.
+"""Measure how E W^2 and the bound of Theorem 1 grow with T, up to ten million rounds: `python -m tools.measure_rates`.
 
-Writes docs/rates.json, from which the picture on docs/theory.md is drawn; about ten processor minutes.
+Writes docs/background/data/rates.json, from which the picture on the pages on theory is drawn; about ten processor minutes.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 
 from alphafair import AlphaFairAdaptive, metrics, simulate, streams
 from alphafair.progress import progress_bar
 from alphafair.values import Stream
+from tools.site import DATA
 
-RESULTS = Path(__file__).with_name("rates.json")
+RESULTS = DATA / "rates.json"
 ALPHAS, SEEDS = (0.25, 0.5, 0.75), (0, 1, 2)
 HORIZONS = tuple(round(10 ** (3 + k / 2)) for k in range(9))  # 1,000 to 10,000,000
 

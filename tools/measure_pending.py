@@ -1,4 +1,4 @@
-"""Measure what it costs to explore more while rewards are pending: `python -m docs.measure_pending`.
+"""Measure what it costs to explore more while rewards are pending: `python -m tools.measure_pending`.
 
 Prints the table of docs/arena.md: the share of the gap that the adaptive policy closes in stationary worlds if rewards
 arrive in order, and if each arrives two rounds late. Then one is pending whenever an arm is chosen, as in a live

@@ -1,4 +1,4 @@
-"""Take the screenshots of the page of the service in README.md and docs/: `python -m docs.make_screenshots`.
+"""Take the screenshots of the page of the service in README.md and docs/: `python -m tools.make_screenshots`.
 
 A shop is simulated: a quarter of an hour of visitors, with a clock that runs ahead, so that this takes seconds. It
 starts at alpha 0, which shows the best seller of every segment, and becomes fair after five minutes.
@@ -15,8 +15,9 @@ from alphafair.engine.store.sqlite import SqliteStore
 from examples.shop.shop import BUYS, SELLERS
 from tests.browsers import Clock, chromium
 from tests.serving import running
+from tools.site import DOCS
 
-FOLDER = Path(__file__).with_name("pictures")
+FOLDER = DOCS / "screenshots"
 MINUTES, PER_SECOND = 15, 24
 PICTURES = [  # the file, the theme, the view, and what it waits for
     ("page-live", "light", "shop/live", "#heat-map td.p"),

@@ -1,27 +1,18 @@
-"""Paste what the service says of itself into service.md, engine.md and page.md: `python docs/paste_routes.py`.
-
-It is made from the tables of endpoints, of roles and of sentences. tests/service/test_access.py fails while a page
-differs from them.
-"""
+"""What the service says of itself: its tables of endpoints, messages and roles, and the sentences of its page."""
 
 from __future__ import annotations
 
 import json
-import re
-import textwrap
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from alphafair.service.keys import ROLES
 from alphafair.service.openapi import PREFIX, schemas
-from alphafair.service.page.sentences import GUARANTEES, SIGNING_OUT
+from alphafair.service.page.sentences import GUARANTEES
 from alphafair.service.routes import ENDPOINTS
 from alphafair_client.api import JSON_FORMS
 
-PAGES = [Path(__file__).with_name(name) for name in ("service.md", "engine.md", "page.md")]
-PASTED = re.compile(r"(<!-- paste: (?P<name>routes|fields|roles|guarantees|signing out) -->\n).*?(?=\n\n)", re.DOTALL)
 FEW = 6  # fields of an answer that are listed in the table
 
 
@@ -93,20 +84,3 @@ def guarantees_table() -> str:
     """What each change of an experiment means for its guarantee."""
     rows = [f"| `{kind}` | {sentence} |" for kind, sentence in GUARANTEES.items() if kind != "key"]
     return "\n".join(["| change | the guarantee |", "|---|---|", *rows])
-
-
-def refreshed(page: str) -> str:
-    """A page with what is pasted as it is now."""
-    parts = {
-        "routes": routes_table,
-        "fields": fields_table,
-        "roles": roles_table,
-        "guarantees": guarantees_table,
-        "signing out": lambda: textwrap.fill(SIGNING_OUT, 120),
-    }
-    return PASTED.sub(lambda match: match[1] + parts[match["name"]](), page)
-
-
-if __name__ == "__main__":
-    for page in PAGES:
-        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,14 +1,10 @@
-"""The pictures of the pages in docs/: nothing in, Figure out, and every number in them is computed.
-
-`docs/make_pictures.py` writes them to docs/pictures/; tests/project/test_docs.py sees to it that they are up to date.
-"""
+"""The pictures of the pages in docs/: nothing in, Figure out, and every number in them is computed."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +22,9 @@ from alphafair.lab.report import ARENA_FIGURE, TUNED_FIGURE
 from alphafair.offline import context_reward_totals, offline_optimum
 from alphafair.run import simulate
 from alphafair.values import Matrix, Stream, Vector
-from docs.paste_arena import results as arena_results
-from docs.shapes import (
+from tools.site import DATA
+from tools.site.arena import results as arena_results
+from tools.site.shapes import (
     BLUE,
     SELLERS,
     WIDTH,
@@ -399,8 +396,8 @@ RATE_LOOKS = (Style("#332288", "o"), Style("#117733", "s"), Style("#cc6677", "D"
 
 
 def rates() -> Figure:
-    """E W^2 and the bound of Theorem 1 over T, from docs/rates.json, with the rates of Theorem 2 dashed beside them."""
-    found = json.loads(Path(__file__).with_name("rates.json").read_text(encoding="utf-8"))
+    """E W^2 and the bound of Theorem 1 over T, from docs/background/data/rates.json, with the rates of Theorem 2 dashed beside them."""
+    found = json.loads((DATA / "rates.json").read_text(encoding="utf-8"))
     horizons = np.array(found["horizons"], dtype=np.float64)
     log, wide, tall = np.log(horizons), (WIDTH - 0.85 - 1.2 - 0.35) / 2, 2.1
     promised = {  # the exponent of T, and that of its logarithm

@@ -1,4 +1,4 @@
-"""Measure what logs of the adaptive policy are worth for evaluation: `python -m docs.measure_logs`.
+"""Measure what logs of the adaptive policy are worth for evaluation: `python -m tools.measure_logs`.
 
 Prints the table of docs/logs.md. Each row is a setting of `AlphaFairAdaptive` at alpha 0.9: what it learns, its least
 propensity, and for two fixed policies the effective rounds, the width of the 95% interval and the verdicts of

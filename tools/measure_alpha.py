@@ -1,4 +1,4 @@
-"""Measure two defaults that have no proof, carry 1/2 and exponent 16: `python -m docs.measure_alpha`.
+"""Measure two defaults that have no proof, carry 1/2 and exponent 16: `python -m tools.measure_alpha`.
 
 Prints the three tables of docs/alpha.md: by carry, on the streams that 1/2 was chosen on and on others, and by exponent
 on the others. A cell is the percent of the gap between uniform play and the optimum that
