@@ -30,7 +30,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery", "examples/*.ipynb"]
 exclude_patterns += [path.name for path in Path(__file__).parent.glob("*.md") if path.name != "index.md"]  # to be moved
-suppress_warnings = ["toc.not_readable", "toc.empty_glob"]
+suppress_warnings = ["misc.highlighting_failure", "toc.not_readable", "toc.empty_glob"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4

@@ -1,9 +1,9 @@
 """Compare two runs of the arena: `python -m tools.compare_arena OLD [NEW]`.
 
-OLD and NEW are folders of `alphafair arena`, or two results.json; NEW is docs/background/data/arena.json if it is left out. Prints the
-change of the adaptive policy in every scenario, in points of the gap closed, and counts changes outside the noise, half
-of a 95% interval. Both runs have the same seeds. Folders have the numbers of every seed, so changes are paired by seed;
-results do not, so the noise is the sum in quadrature of both intervals, which is wide.
+OLD and NEW are folders of `alphafair arena`, or two results.json; NEW is docs/background/data/arena.json if it is left
+out. Prints the change of the adaptive policy in every scenario, in points of the gap closed, and counts changes outside
+the noise, half of a 95% interval. Both runs have the same seeds. Folders have the numbers of every seed, so changes are
+paired by seed; results do not, so the noise is the sum in quadrature of both intervals, which is wide.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from alphafair.lab.results import ArenaResults
 from alphafair.lab.runner import Run
 from alphafair.values import Interval, Vector
 from alphafair.values.stream import Adversary
-from tools.site.arena import RESULTS
 from tests.read_results import as_value
+from tools.site.arena import RESULTS
 
 OURS = "alpha-fair-adaptive"
 PLANS = (arena.SCENARIOS, arena.FEATURE_SCENARIOS, arena.STEEP_SCENARIOS)

@@ -1,6 +1,6 @@
 """Measure how E W^2 and the bound of Theorem 1 grow with T, up to ten million rounds: `python -m tools.measure_rates`.
 
-Writes docs/background/data/rates.json, from which the picture on the pages on theory is drawn; about ten processor minutes.
+Writes docs/background/data/rates.json, from which a picture is drawn; about ten processor minutes.
 """
 
 from __future__ import annotations

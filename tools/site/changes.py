@@ -16,7 +16,7 @@ SOURCES = (
     "src/**/*.mplstyle",
     "client/src/**/*.py",
     "tools/site/*.py",
-    "docs/**/*.json",
+    "docs/background/data/*.json",
 )
 
 

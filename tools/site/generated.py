@@ -9,20 +9,23 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from alphafair.engine.store.dialect import SQLITE
 from alphafair.service.page.sentences import SIGNING_OUT
-from tools.site import arena, commands, errors, metrics, names, policies, routes, snapshots
+from tools.site import arena, commands, errors, metrics, names, outside, policies, routes, snapshots
 
 PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others make of it
     "arena": lambda what: arena.block(arena.results(), what),
     "commands": lambda _: commands.help_pages(),
     "errors": lambda _: errors.table(),
     "fields": lambda _: routes.fields_table(),
+    "file": outside.page,
     "guarantees": lambda _: routes.guarantees_table(),
     "help": commands.help_of,
     "metrics": lambda _: metrics.table(),
     "names": lambda _: names.index(),
     "output": commands.output_of,
     "policies": lambda _: policies.table(),
+    "schema": lambda _: f"```sql\n{SQLITE.schema}```\n",
     "roles": lambda _: routes.roles_table(),
     "routes": lambda _: routes.routes_table(),
     "signing-out": lambda _: SIGNING_OUT,

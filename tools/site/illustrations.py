@@ -396,7 +396,7 @@ RATE_LOOKS = (Style("#332288", "o"), Style("#117733", "s"), Style("#cc6677", "D"
 
 
 def rates() -> Figure:
-    """E W^2 and the bound of Theorem 1 over T, from docs/background/data/rates.json, with the rates of Theorem 2 dashed beside them."""
+    """E W^2 and the bound of Theorem 1 over T, measured, with the rates of Theorem 2 dashed beside them."""
     found = json.loads((DATA / "rates.json").read_text(encoding="utf-8"))
     horizons = np.array(found["horizons"], dtype=np.float64)
     log, wide, tall = np.log(horizons), (WIDTH - 0.85 - 1.2 - 0.35) / 2, 2.1

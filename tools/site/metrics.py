@@ -17,12 +17,13 @@ def found() -> list[Metric]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shop.db"
         engine = Engine.open(path)
+        engine.create("home", arms=["ada", "ben"], period="7d")
+        service = Service(engine, path)
         try:
-            engine.create("home", arms=["ada", "ben"], period="7d")
-            service = Service(engine, path)
             service.measures.answered("/", 200, 0.001)
             every = list(service.measures.collect(Caller(LOCAL, LOCAL, "admin")))
         finally:
+            service.keyring.close()
             engine.close()
     return [metric for metric in every if metric.name.startswith("alphafair_")]
 
