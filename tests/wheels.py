@@ -5,8 +5,8 @@
     python -m tests.wheels --python 3.12 --only suite        the quick part of the suite alone
 
 An installation is a new virtual environment with one wheel, one extra and what they require, nothing else: there a
-script decides, and uses what the extra is for. The quick part of the suite is the fast tests (tests/quick.py) of the
-folders QUICK; it runs in the unpacked source distribution, against the installed wheel. A Python that is named must be
+script decides, and uses what the extra is for. The quick part of the suite is the fast tests (tests/quick.py) of
+QUICK; it runs in the unpacked source distribution, against the installed wheel. A Python that is named must be
 there; one that is only supported may be missing, which is said.
 """
 
@@ -29,7 +29,21 @@ from tools.build_release import build
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)\b", "\n".join(PROJECT["classifiers"]))
-QUICK = ("values", "math", "metrics", "policy/test_arms.py")  # folders and files of tests
+QUICK = (  # folders and files of tests: values, mathematics, every policy, an engine, the service, a client, commands
+    "values",
+    "math",
+    "metrics",
+    "policy",
+    "algorithms/test_events.py",
+    "engine/test_dates.py",
+    "engine/test_engine.py",
+    "service/test_routes.py",
+    "client/test_clients.py",
+    "cli/test_commands.py",
+    "project/test_child.py",
+    "project/test_extras.py",
+)
+
 
 DECIDE = """
 import json, sys
@@ -120,21 +134,18 @@ else:
 """
 
 DASK = """
-from concurrent.futures import Executor
 import dask
 from distributed import LocalCluster
 from alphafair import executors
 
-if __name__ == "__main__":
-    places = {"host": "127.0.0.1", "dashboard_address": None, "processes": False}
-    with LocalCluster(n_workers=1, threads_per_worker=1, **places) as cluster:
-        assert isinstance(cluster.scheduler_address, str)
-    with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
-        with executors.connect(cluster.scheduler_address) as executor:
-            stream = alphafair.streams.ratings(200, 2, 3, seed=0)
-            policies = [alphafair.AlphaFairAdaptive(2, 3, alpha=0.9)]
-            (trace,) = alphafair.simulate_all(policies, stream, executor=executor)
-            assert trace.final.shape == (3,)
+stream = alphafair.streams.ratings(200, 2, 3, seed=0)
+policies = [alphafair.AlphaFairAdaptive(2, 3, alpha=0.9)]
+no_pages = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+places = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard_address": "127.0.0.1:0", "processes": False}
+with dask.config.set(no_pages), LocalCluster(n_workers=1, threads_per_worker=1, **places) as cluster:
+    with executors.connect(cluster.scheduler_address) as executor:
+        (trace,) = alphafair.simulate_all(policies, stream, executor=executor)
+assert trace.final.shape == (3,)
 """
 
 NO_COMMAND = """
