@@ -16,7 +16,7 @@ serve: $(VENV)/installed-service
 
 # The site, from docs/ and the code: nothing is fetched, and a warning is an error.
 docs: $(VENV)/installed-docs
-	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
 	@echo "The site is in docs/_build/html; make docs-serve opens it."
 
 docs-serve: docs
