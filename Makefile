@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: run serve docs docs-serve check test soak bench lint lock sbom clean
+.PHONY: run serve docs docs-serve check test pythons soak bench lint lock sbom dist clean
 
 run: $(VENV)/installed-lab
 	$(BIN)/alphafair reproduce
@@ -35,6 +35,11 @@ test: $(VENV)/installed-test $(VENV)/installed-generators
 	$(PYTEST)
 	$(BIN)/python -m tests.interpreted
 	$(MAKE) --no-print-directory lint
+
+# What is published, installed into bare environments on every Python that is found, with each extra, and the quick part of
+# the suite there. PYTHONS="3.12 3.13" and ONLY="base suite" for some of it.
+pythons: $(VENV)/installed-test
+	$(BIN)/python -m tests.wheels $(if $(PYTHONS),--python $(PYTHONS)) $(if $(ONLY),--only $(ONLY))
 
 # Weekly and before a release: the tests at full sizes, random searches, fuzzing on both stores, and the seeded faults.
 SECONDS ?= 600
@@ -75,8 +80,13 @@ sbom: $(VENV)/installed-lock
 	$(BIN)/cyclonedx-py requirements requirements/service.txt --pyproject pyproject.toml --output-reproducible \
 		--output-file dist/sbom.json
 
+# What is published, in dist/, checked; with TAG=v1.0.0 also whether that is this version and CHANGELOG.md has it.
+dist: $(VENV)/installed-test
+	$(BIN)/python tools/build_release.py $(if $(TAG),--tag $(TAG))
+
 clean:
-	rm -rf docs/_build docs/_generated docs/examples docs/reference/names $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		docs/_build docs/_generated docs/examples docs/reference/names \
 		.import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
