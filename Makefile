@@ -16,7 +16,7 @@ serve: $(VENV)/installed-service
 
 # The site, from docs/ and the code: nothing is fetched, and a warning is an error.
 docs: $(VENV)/installed-docs
-	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
 	@echo "The site is in docs/_build/html; make docs-serve opens it."
 
 docs-serve: docs
@@ -85,7 +85,8 @@ dist: $(VENV)/installed-test
 	$(BIN)/python tools/build_release.py $(if $(TAG),--tag $(TAG))
 
 clean:
-	rm -rf docs/_build docs/_generated docs/examples docs/reference/names $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		docs/_build docs/_generated docs/examples docs/reference/names \
 		.import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

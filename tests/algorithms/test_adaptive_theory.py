@@ -1,4 +1,4 @@
-"""docs/theory.md as inequalities on runs of the package: the linear problem, both algorithms of the adaptive policy."""
+"""docs/background/theory.md as inequalities on runs: the linear problem, both algorithms of the adaptive policy."""
 
 from __future__ import annotations
 

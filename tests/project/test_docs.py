@@ -157,7 +157,7 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
 
 
 def counts_of_leads(alpha: float) -> tuple[int, int, int, float]:
-    """In how many scenarios the adaptive policy is ahead of the best of all settings, behind, level; the most behind."""
+    """In how many scenarios the adaptive policy is ahead of the best setting, behind and level; the most behind."""
     leads = [match.best_tuned(alpha).lead for match in arena.results().matches]
     ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
     most = max(-lead.value for lead in leads if lead.high < 0.0)

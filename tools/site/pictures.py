@@ -10,7 +10,6 @@ from alphafair import figures
 from tools.site.illustrations import PICTURES
 
 FOLDER = "_generated"
-MOST_BYTES = 150_000  # of a picture; a heavier SVG is written as PNG
 
 
 def make(folder: Path) -> list[Path]:
@@ -18,12 +17,7 @@ def make(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for name, draw in PICTURES.items():
-        figure = draw()
-        path = figures.save(figure, folder / f"{name}.svg")
-        if path.stat().st_size > MOST_BYTES:
-            path.unlink()
-            path = figures.save(figure, folder / f"{name}.png")
-        made.append(path)
+        made.append(figures.save(draw(), folder / f"{name}.svg"))
     return made
 
 
