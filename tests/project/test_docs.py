@@ -35,7 +35,7 @@ SITE = [DOCS / "index.md", *(page for part in PARTS for page in sorted((DOCS / p
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *SITE]
 ARENA, METHOD = DOCS / "background" / "arena.md", DOCS / "background" / "method.md"
 DRAWN = DOCS / "_generated"  # when the site is built
-FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<image>!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\((?P<target>[^()\s]+)\)")
 
 
