@@ -5,16 +5,21 @@ from __future__ import annotations
 import doctest
 import json
 import re
+import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from alphafair import metrics
+from alphafair.cli import app
 from alphafair.lab.arena import (
     ALPHAS,
     DYING_SCENARIOS,
@@ -67,6 +72,9 @@ def test_local_links_lead_somewhere(page: Path) -> None:
         if found.parent == DRAWN:
             assert found.stem in illustrations.PICTURES, f"{name(page)} shows {target}: no such picture"
             continue
+        if found.parent == DOCS / "gallery":  # pages are made of its scripts
+            assert found.stem == "index" or found.with_suffix(".py").exists(), f"{name(page)} links to {target}"
+            continue
         assert found.exists(), f"{name(page)} links to {target}"
         assert found.is_relative_to(ROOT), f"{name(page)} links out of the repository: {target}"
         if anchor and "{generated} file" not in found.read_text(encoding="utf-8"):
@@ -93,6 +101,39 @@ def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
     assert list(links(page)) == [(True, "a.svg"), (False, "b.md#c")]
     assert anchors(page) == {"one-\u03b1--two"}
     assert (True, "../_generated/tangent.svg") in links(DOCS / "background" / "certificate.md")
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The command lines of a page, without comments."""
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for line in re.findall(r"^\$ (.*?)(?:  +#.*)?$", block, re.MULTILINE):
+            for part in line.split(" && "):
+                yield shlex.split(part)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_exist(page: Path) -> None:
+    """Commands of this package with their options, targets of the Makefile, modules that are run."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for words in commands(page):
+        program = max((k for k, word in enumerate(words) if Path(word).name == "alphafair"), default=None)
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
+        elif words[:2] == ["python", "-m"]:
+            assert find_spec(words[2]), words
+        elif program is not None and words[0] not in ("docker", "install", "useradd", "cp", "pip"):
+            command: Any = typer.main.get_command(app)
+            asked = words[program + 1 :]
+            while asked and hasattr(command, "commands"):
+                command = command.commands[asked.pop(0)]
+            known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+            assert {word.partition("=")[0] for word in asked if word.startswith("-")} <= known, words
+
+
+def test_commands_are_found() -> None:
+    found = [words for page in PAGES for words in commands(page)]
+    assert sum(words[0] == "alphafair" for words in found) > 25
+    assert ["alphafair", "verify", "/backup/shop-2026-11-16.db"] in found
 
 
 @pytest.mark.parametrize(
