@@ -29,8 +29,9 @@ from alphafair.lab.arena import (
     STEEP_SCENARIOS,
 )
 from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.values import Interval
 from tests import ROOT
-from tools.site import arena, benchmarks, illustrations
+from tools.site import arena, benchmarks, illustrations, shapes
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
 
@@ -149,6 +150,11 @@ def test_the_examples_are_found() -> None:
     assert sum(">>> " in page.read_text(encoding="utf-8") for page in SITE) > 20
 
 
+def value(interval: Interval | None) -> float:
+    assert interval is not None
+    return interval.value
+
+
 def shown_tables() -> dict[str, str]:
     """The tables that the page of the arena asks for."""
     asked = re.findall(r"```\{generated\} arena (.+)\n", ARENA.read_text(encoding="utf-8"))
@@ -186,20 +192,22 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
             for each in match.tuned:
                 rows = tables[f"{words}tuned {each.alpha:g}"].splitlines()
                 (row,) = (row for row in rows if row.startswith(f"| {match.title} |"))
-                assert f"{100 * each.gap_closed.value:.1f}".replace("-0.0", "0.0").replace("-", "\u2212") in row
+                assert f"{100 * value(each.gap_closed):.1f}".replace("-0.0", "0.0").replace("-", "\u2212") in row
                 assert f"({each.setting})" in row
     for match in found.steep:
         ours = match.of("bandit", 2.0)[0]
-        text = f"| {match.title} | 2 | {100 * ours.gap_closed.value:.1f}"
+        text = f"| {match.title} | 2 | {100 * value(ours.gap_closed):.1f}"
         assert text in tables["steep"]
-        assert f"({ours.welfare_ratio.value:.3f})" in tables["steep"]
+        assert f"({value(ours.welfare_ratio):.3f})" in tables["steep"]
     for match in found.dying:
         assert f"| {match.alphas[0]:g} | {match.bound:.3f} | " in tables["dying"]
 
 
 def counts_of_leads(alpha: float) -> tuple[int, int, int, float]:
     """In how many scenarios the adaptive policy is ahead of the best setting, behind and level; the most behind."""
-    leads = [match.best_tuned(alpha).lead for match in arena.results().matches]
+    best = [match.best_tuned(alpha) for match in arena.results().matches]
+    leads = [each.lead for each in best if each is not None and each.lead is not None]
+    assert len(leads) == len(best)
     ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
     most = max(-lead.value for lead in leads if lead.high < 0.0)
     return ahead, behind, len(leads) - ahead - behind, 100.0 * most
@@ -235,7 +243,7 @@ def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
     for match in matches:
         if match.name in kept:
             share = {
-                (score.alpha, score.label): score.gap_closed.value
+                (score.alpha, score.label): value(score.gap_closed)
                 for score in match.scores
                 if score.feedback == "bandit"
             }
@@ -268,7 +276,7 @@ def drawn_texts(figure: Figure) -> list[Text]:
             for tick in axis.get_major_ticks():
                 if not axes.axison or not low <= tick.get_loc() <= high:
                     unseen |= {tick.label1, tick.label2}
-    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
+    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment, unused-ignore]
     return [text for text in texts if text.get_visible() and text.get_text().strip() and text not in unseen]
 
 
@@ -284,7 +292,7 @@ def test_no_text_lies_on_another_or_leaves_the_picture(picture: Figure) -> None:
 
 def test_text_is_readable_at_700_pixels(picture: Figure) -> None:
     pixels_a_point = 700 / picture.get_figwidth() / 72
-    assert min(text.get_fontsize() for text in drawn_texts(picture)) * pixels_a_point >= 10
+    assert min(float(text.get_fontsize()) for text in drawn_texts(picture)) * pixels_a_point >= 10
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
@@ -303,7 +311,7 @@ def test_the_market_is_the_one_on_the_page() -> None:
     page = METHOD.read_text(encoding="utf-8")
     for query, row in zip(illustrations.QUERIES, illustrations.PAYS, strict=True):
         assert f"| a visitor for {query} | {' | '.join(map(str, row))} |" in page
-    assert f"| | {' | '.join(illustrations.SELLERS)} |" in page
+    assert f"| | {' | '.join(shapes.SELLERS)} |" in page
 
 
 def test_the_account_is_that_of_the_run_on_the_page() -> None:
