@@ -58,14 +58,20 @@ class Line(NamedTuple):
 
 
 CONTENDERS: dict[str, Callable[[int, int, int], BasePolicy]] = {
-    "ε-greedy, ε = 0.1": lambda m, n, seed: FairEpsilonGreedy(m, n, alpha=0.0, epsilon=0.1, seed=seed),
+    "\N{GREEK SMALL LETTER EPSILON}-greedy, \N{GREEK SMALL LETTER EPSILON} = 0.1": lambda m, n, seed: FairEpsilonGreedy(
+        m, n, alpha=0.0, epsilon=0.1, seed=seed
+    ),
     "UCB": lambda m, n, seed: FairUCB(m, n, alpha=0.0, width=0.1, seed=seed),
     "Thompson sampling": lambda m, n, seed: FairThompson(m, n, alpha=0.0, scale=0.1, seed=seed),
     "UCB, re-ranked by quotas of visits": lambda m, n, seed: Quotas(m, n, seed=seed),
     "FairCB: a floor on visits": lambda m, n, seed: FairCB(m, n, horizon=40_034, seed=seed),
     "every arm alike": lambda m, n, seed: Uniform(m, n, feedback="bandit", seed=seed),
-    "`AlphaFairAdaptive`, α = 0.5": lambda m, n, seed: AlphaFairAdaptive(m, n, alpha=0.5, seed=seed),
-    "`AlphaFairAdaptive`, α = 1": lambda m, n, seed: AlphaFairAdaptive(m, n, alpha=1.0, seed=seed),
+    "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 0.5": lambda m, n, seed: AlphaFairAdaptive(
+        m, n, alpha=0.5, seed=seed
+    ),
+    "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 1": lambda m, n, seed: AlphaFairAdaptive(
+        m, n, alpha=1.0, seed=seed
+    ),
 }
 
 
@@ -84,8 +90,7 @@ def measure(title: str, stream: Stream) -> Line:
 
 def table(lines: list[Line]) -> str:
     rows = ["| on the same visits | reward per visit | poorest genre's share | Jain's index |", "|---|--:|--:|--:|"]
-    for line in lines:
-        rows.append(f"| {line.title} | {line.reward:.3f} | {line.least:.2%} | {line.jain:.2f} |")
+    rows += [f"| {line.title} | {line.reward:.3f} | {line.least:.2%} | {line.jain:.2f} |" for line in lines]
     return "\n".join(rows)
 
 
@@ -101,11 +106,11 @@ def picture(before: Line, after: Line) -> str:
         base = 112 + 118 * row
         words = f"{line.title.replace('`', '')}: {line.reward:.2f} per visit, the poorest genre has {line.least:.1%}"
         parts.append(f'<text x="10" y="{base - 90}">{words}</text>')
-        for k, earned in enumerate(sorted(line.accounts, reverse=True)):
-            tall = max(80.0 * float(earned) / largest, 0.5)
-            parts.append(
-                f'<rect x="{10 + k * (bar + 7)}" y="{base - tall:.1f}" width="{bar}" height="{tall:.1f}" fill="{color}"/>'
-            )
+        heights = [max(80.0 * float(earned) / largest, 0.5) for earned in sorted(line.accounts, reverse=True)]
+        parts += [
+            f'<rect x="{10 + k * (bar + 7)}" y="{base - tall:.1f}" width="{bar}" height="{tall:.1f}" fill="{color}"/>'
+            for k, tall in enumerate(heights)
+        ]
         parts.append(f'<path d="M10 {base}h{width - 20}" stroke="#999999"/>')
     return "\n".join([*parts, "</svg>\n"])
 
@@ -117,7 +122,9 @@ def main() -> None:
     stream = streams.movielens_small(min_ratings=500)
     if chosen.picture:
         PICTURE.parent.mkdir(exist_ok=True)
-        drawn = picture(*(measure(title, stream) for title in ("UCB", "`AlphaFairAdaptive`, α = 1")))
+        drawn = picture(
+            *(measure(title, stream) for title in ("UCB", "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 1"))
+        )
         PICTURE.write_text(drawn, encoding="utf-8")
         return
     print(table([measure(title, stream) for title in CONTENDERS]))

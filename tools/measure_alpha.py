@@ -1,7 +1,7 @@
 """Measure two defaults that have no proof, carry 1/2 and exponent 16: `python -m tools.measure_alpha`.
 
-Prints the three tables of docs/alpha.md: by carry, on the streams that 1/2 was chosen on and on others, and by exponent
-on the others. A cell is the percent of the gap between uniform play and the optimum that
+Prints the tables of docs/howto/periods.md and choose_alpha.md: by carry, on the streams that 1/2 was chosen on and on
+others, and by exponent on the others. A cell is the percent of the gap between uniform play and the optimum that
 `AlphaFairAdaptive` closes in welfare, with full information and with bandit feedback, as a mean over the seeds.
 """
 

@@ -1,9 +1,9 @@
 """Measure what logs of the adaptive policy are worth for evaluation: `python -m tools.measure_logs`.
 
-Prints the table of docs/logs.md. Each row is a setting of `AlphaFairAdaptive` at alpha 0.9: what it learns, its least
-propensity, and for two fixed policies the effective rounds, the width of the 95% interval and the verdicts of
-`evaluation.evaluate` on its logs. Numbers are medians over the seeds, but a mean for the gap; the width is infinite
-where there is no estimate.
+Prints the table of docs/howto/evaluate_a_log.md. Each row is a setting of `AlphaFairAdaptive` at alpha 0.9: what it
+learns, its least propensity, and for two fixed policies the effective rounds, the width of the 95% interval and the
+verdicts of `evaluation.evaluate` on its logs. Numbers are medians over the seeds, but a mean for the gap; the width is
+infinite where there is no estimate.
 
 The least share of the guaranteed learner is a constant of the algorithm, so logs with another one are played with
 interpreted kernels, which takes a few minutes.

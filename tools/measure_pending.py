@@ -1,8 +1,8 @@
 """Measure what it costs to explore more while rewards are pending: `python -m tools.measure_pending`.
 
-Prints the table of docs/arena.md: the share of the gap that the adaptive policy closes in stationary worlds if rewards
-arrive in order, and if each arrives two rounds late. Then one is pending whenever an arm is chosen, as in a live
-engine, and little else is different.
+Prints the table of docs/background/arena.md: the share of the gap that the adaptive policy closes in stationary worlds
+if rewards arrive in order, and if each arrives two rounds late. Then one is pending whenever an arm is chosen, as in a
+live engine, and little else is different.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from alphafair.lab.arena import (
 )
 from alphafair.offline import context_reward_totals, offline_optimum
 from tests import ROOT
-from tools.site import arena, illustrations
+from tools.site import arena, benchmarks, illustrations
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
 
@@ -35,7 +35,7 @@ SITE = [DOCS / "index.md", *(page for part in PARTS for page in sorted((DOCS / p
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *SITE]
 ARENA, METHOD = DOCS / "background" / "arena.md", DOCS / "background" / "method.md"
 DRAWN = DOCS / "_generated"  # when the site is built
-FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<image>!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\((?P<target>[^()\s]+)\)")
 
 
@@ -74,7 +74,7 @@ def test_local_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_flows_name_files_that_exist_each_once() -> None:
-    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Four flows")[1].split("\n## ")[0]
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Two flows")[1].split("\n## ")[0]
     flows = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     assert flows
     for flow in flows:
@@ -157,7 +157,7 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
 
 
 def counts_of_leads(alpha: float) -> tuple[int, int, int, float]:
-    """In how many scenarios the adaptive policy is ahead of the best of all settings, behind, level; the most behind."""
+    """In how many scenarios the adaptive policy is ahead of the best setting, behind and level; the most behind."""
     leads = [match.best_tuned(alpha).lead for match in arena.results().matches]
     ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
     most = max(-lead.value for lead in leads if lead.high < 0.0)
@@ -287,9 +287,9 @@ def test_weights_are_drawn_as_they_are() -> None:
 
 def test_speeds_are_those_that_were_measured() -> None:
     """What the pages say of rounds and rewards per second, against the rows of the benchmarks, in millions."""
-    rows = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    jobs = [row[2] for row in benchmarks.read("measured.csv")]
     measured = {
-        words: [float(number) for number in re.findall(rf"^\| {words}: ([\d.]+) million", rows, re.MULTILINE)]
+        words: [float(found[1]) for job in jobs if (found := re.match(rf"{words}: ([\d.]+) million", job))]
         for words in ("simulate AlphaFairAdaptive", "over_log, .*?")
     }
     assert all(measured.values())

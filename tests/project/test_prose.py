@@ -86,7 +86,7 @@ def paragraphs(page: Path) -> Iterator[str]:
 
 def sentences(page: Path) -> Iterator[str]:
     for text in paragraphs(page):
-        yield from re.split(r"(?<=[.!?])[\"*)_]* +(?=[\"*(\[A-Zα]|code|formula)", text)
+        yield from re.split(r"(?<=[.!?])[\"*)_]* +(?=[\"*(\[A-Z\u03b1]|code|formula)", text)
 
 
 def cells(page: Path) -> Iterator[str]:

@@ -11,10 +11,11 @@ from sphinx.util.docutils import SphinxDirective
 
 from alphafair.engine.store.dialect import SQLITE
 from alphafair.service.page.sentences import SIGNING_OUT
-from tools.site import arena, commands, errors, metrics, names, outside, policies, routes, snapshots
+from tools.site import arena, benchmarks, commands, errors, metrics, names, outside, policies, routes, snapshots
 
 PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others make of it
     "arena": lambda what: arena.block(arena.results(), what),
+    "benchmarks": lambda _: benchmarks.tables(),
     "commands": lambda _: commands.help_pages(),
     "errors": lambda _: errors.table(),
     "fields": lambda _: routes.fields_table(),

@@ -50,7 +50,8 @@ MARKED = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, math.inf)
 
 
 def market(n_rounds: int = 10_000) -> Stream:
-    """The story of docs/method.md: visitors ask for lamps and chairs in turn, three sellers could serve them.
+    """The story of docs/background/method.md: visitors ask for lamps and chairs in turn, three sellers could serve
+    them.
 
     Ada is the best choice for both; Ben is nearly as good for lamps, Cyd for chairs.
 
@@ -539,7 +540,7 @@ def zero_to_infinity() -> Figure:
 
 
 def trap_ratio(epsilon: float, alpha: float, pull_floor: float = 0.0) -> float:
-    """The welfare ratio on the trap of docs/alpha.md, 20,000 rounds."""
+    """The welfare ratio on the trap of docs/howto/choose_alpha.md, 20,000 rounds."""
     half = 10_000
     halves = np.repeat(np.array([0, 1], dtype=np.int32), half)
     trap = Stream(halves, halves, np.array([[epsilon, 1.0], [1.0, 0.0]]))

@@ -66,7 +66,7 @@ MEANINGS = {
     "ahead": "D, by how much the gradient ascent is ahead of the predictor's favourite: alphafair.math.adahedge",
     "gaps": "Delta, the sum of mixability gaps",
     "first_unit": "`unit` when the sums of the bound began",
-    "learner_roots": "a term of the bound in docs/theory.md: sum of W (change of U), U = sqrt(c^2 + n V_j)",
+    "learner_roots": "a term of the bound in docs/background/theory.md: sum of W (change of U), U = sqrt(c^2 + n V_j)",
     "mixing_roots": "a term of the same bound: sum of W (change of Y), Y = sqrt(16 c^2 + 2 D)",
     "explored": "a term of the same bound: sum of W (gamma c + (rise of c)/min p)",
     "peaks": "a term of the same bound: sum of W c",
