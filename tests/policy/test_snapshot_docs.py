@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from alphafair import POLICIES, AlphaFair, AlphaFairAdaptive, BasePolicy, InvalidArgument, State, load_policy
-from docs import make_snapshots
+from tools.site import snapshots as make_snapshots
 from tests import ROOT
 
 OLD = ROOT / "tests" / "fixtures" / "snapshots"

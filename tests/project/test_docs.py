@@ -29,7 +29,7 @@ from alphafair.lab.arena import (
     STEEP_SCENARIOS,
 )
 from alphafair.offline import context_reward_totals, offline_optimum
-from docs import illustrations
+from tools.site import illustrations
 from tests import ROOT
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
@@ -173,7 +173,7 @@ def test_the_table_of_policies_is_up_to_date() -> None:
 def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
     arena = tool("paste_arena")
     page = arena.PAGE.read_text(encoding="utf-8")
-    assert arena.refreshed(page) == page, "run: python -m docs.paste_arena"
+    assert arena.refreshed(page) == page, "run: python -m tools.paste_arena"
     found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
     for part, plan in (
         ("matches", SCENARIOS),
@@ -273,10 +273,10 @@ def test_pictures_are_up_to_date(tmp_path: Path) -> None:
     drawn = pictures.make(tmp_path)
     for path in drawn:
         kept = pictures.FOLDER / path.name
-        assert kept.exists(), "run: python -m docs.make_pictures"
+        assert kept.exists(), "run: python -m tools.make_pictures"
         assert kept.stat().st_size <= pictures.MOST_BYTES
         if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(pictures.DRAWN_BY):
-            assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python -m docs.make_pictures"
+            assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python -m tools.make_pictures"
 
 
 @pytest.fixture(scope="module", params=illustrations.PICTURES.values(), ids=list(illustrations.PICTURES))
