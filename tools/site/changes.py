@@ -30,11 +30,15 @@ def digest() -> str:
 
 
 def note(app: Sphinx, config: Config) -> None:
-    """Write the stamp; forget results of tutorials and gallery that other code has computed."""
+    """Write the stamp; forget what other code has computed for tutorials and gallery, and pages of removed scripts."""
     folder = Path(app.outdir).parent
     stamp, now = folder / "code.stamp", digest()
     config.code_stamp = str(stamp)
     config.nb_execution_cache_path = str(folder / "notebooks")
+    made_from = {path.stem for path in (Path(app.srcdir) / "gallery").glob("*.py")}
+    for path in (Path(app.srcdir) / "examples").glob("plot_*"):
+        if path.name.partition(".")[0] not in made_from:
+            path.unlink()
     if stamp.exists() and stamp.read_text() == now:
         return
     shutil.rmtree(folder / "notebooks", ignore_errors=True)

@@ -197,7 +197,9 @@ def comments(kind: type) -> dict[str, str]:
             last = (node.end_lineno or node.lineno) - 1
             _, mark, comment = lines[last][node.end_col_offset :].partition("# ")
             if mark and not comment.startswith(("type:", "noqa")):
-                found[node.target.id] = f"{comment[:1].upper()}{comment[1:]}".rstrip(".") + "."
+                first, _, rest = comment.partition(" ")
+                sentence = f"{first.capitalize() if first.islower() and first.isalpha() else first} {rest}"
+                found[node.target.id] = f"{sentence.rstrip('. ')}."
     return found
 
 

@@ -1,4 +1,4 @@
-"""Links between the pages of the site and the files of the repository, which are written as they work in the repository.
+"""Links between pages of the site and files of the repository, which are written as they work in the repository.
 
 Some files outside docs/ are pages of the site, such as CONTRIBUTING.md; other files are downloads, and a folder is only
 named. The gallery's pages are made from docs/gallery, but are in docs/examples.
@@ -56,11 +56,10 @@ def target(name: str, path: str) -> str | None:
     within = found.relative_to(ROOT).as_posix()
     if within in PAGES:
         return f"/{PAGES[within]}.md"
+    if within.startswith("docs/gallery/"):
+        return f"/examples/{found.stem}.rst"
     if found.is_relative_to(DOCS):
-        page = within.removeprefix("docs/")
-        if page.startswith("gallery/"):
-            page = f"examples/{Path(page).stem}.rst"
-        return f"/{page}"
+        return path if name.startswith("docs/") else f"/{within.removeprefix('docs/')}"
     return None if found.is_dir() else f"/../{within}"
 
 

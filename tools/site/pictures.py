@@ -22,11 +22,9 @@ def make(folder: Path) -> list[Path]:
 
 
 def draw(app: Sphinx) -> None:
-    folder, stamp = Path(app.srcdir) / FOLDER, Path(app.config.code_stamp)
-    if (
-        len([*folder.glob("*.*")]) < len(PICTURES)
-        or min(each.stat().st_mtime for each in folder.iterdir()) < stamp.stat().st_mtime
-    ):
+    folder, changed = Path(app.srcdir) / FOLDER, Path(app.config.code_stamp).stat().st_mtime
+    pictures = [folder / f"{name}.svg" for name in PICTURES]
+    if any(not path.exists() or path.stat().st_mtime < changed for path in pictures):
         for path in make(folder):
             path.touch()
 
