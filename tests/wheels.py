@@ -144,7 +144,7 @@ no_pages = {"distributed.scheduler.http.routes": [], "distributed.worker.http.ro
 places = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard_address": "127.0.0.1:0", "processes": False}
 with dask.config.set(no_pages), LocalCluster(n_workers=1, threads_per_worker=1, **places) as cluster:
     with executors.connect(cluster.scheduler_address) as executor:
-        (trace,) = alphafair.simulate_all(policies, stream, executor=executor)
+        ((trace,),) = alphafair.simulate_all(policies, stream, executor=executor)
 assert trace.final.shape == (3,)
 """
 
