@@ -42,6 +42,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",
     "abort_on_example_error": True,
+    "capture_repr": (),
     "show_memory": False,
     "write_computation_times": False,  # its pages load scripts from other hosts
 }
@@ -59,6 +60,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "alphafair"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
+html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}  # else the theme reports an error on the console
 html_copy_source = False
 html_show_sourcelink = False

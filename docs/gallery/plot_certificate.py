@@ -2,9 +2,9 @@
 What does the certificate promise, and how tight is it?
 =======================================================
 
-After any run you can compute a number that the distance to the best fixed policy cannot exceed, whatever the rewards were.
-No solver and no assumption is needed. The picture has the *welfare ratio*: 1.1 means that the best fixed policy would have
-given every arm a tenth more.
+After any run you can compute a number that the distance to the best fixed policy cannot exceed, whatever the
+rewards were. No solver and no assumption is needed. The picture has the *welfare ratio*: 1.1 means that the best
+fixed policy would have given every arm a tenth more.
 
 - **Known while playing**: from the policy's own state alone, before anybody knows what other arms would have paid.
 - **From the rewards**: afterward, if the rewards of all arms are known.
@@ -29,8 +29,8 @@ for n in rounds:  # each run plays the same first rounds again
     true.append(metrics.welfare_ratio(offline_optimum(totals, ALPHA).welfare, trace.final, ALPHA))
 
 # %%
-# Against an adversary no policy can promise less than 1/(1 - alpha), the dotted line, if there are many arms: so much the
-# promise alone can say. With the rewards the bound is close to the truth, here and in most runs.
+# Against an adversary no policy can promise less than 1/(1 - alpha), the dotted line, if there are many arms: so
+# much the promise alone can say. With the rewards the bound is close to the truth, here and in most runs.
 
 lines = {"known while playing": playing, "from the rewards": rewards, "true": true}
 looks = [figures.Style("#A65200", "s"), figures.Style("#0072B2", "o"), figures.Style(figures.INK, "^")]

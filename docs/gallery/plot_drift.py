@@ -2,16 +2,24 @@
 What happens when tastes change?
 ================================
 
-Every 5,000 rounds all mean rewards are drawn again. A policy that trusts its averages would need as long to unlearn the old
-tastes as it took to learn them. ``AlphaFairAdaptive`` recovers within a few hundred rounds: it notices that its predictions
-fail. The best fixed policy knows everything in advance, but plays the same in all six phases, so it gains little.
+Every 5,000 rounds all mean rewards are drawn again. A policy that trusts its averages would need as long to unlearn
+the old tastes as it took to learn them. ``AlphaFairAdaptive`` recovers within a few hundred rounds: it notices that
+its predictions fail. The best fixed policy knows everything in advance, but plays the same in all six phases, so it
+gains little.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from alphafair import AlphaFairAdaptive, AlphaFairBandit, context_reward_totals, figures, offline_optimum
-from alphafair import simulate, streams
+from alphafair import (
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    context_reward_totals,
+    figures,
+    offline_optimum,
+    simulate,
+    streams,
+)
 
 ALPHA, WINDOW = 0.5, 500
 stream = streams.phases(n_rounds=30_000, n_contexts=12, n_arms=10, n_phases=6, seed=4)

@@ -2,9 +2,9 @@
 Should I be fair to groups or to items?
 =======================================
 
-To whoever is paid: to sellers, labels or publishers, usually not to items. Four sellers are equally good. One of them lists
-its only item again and again under new names. Fair to items, it earns more with every listing. Fair to sellers, it gains
-nothing: ``groups=`` has the seller of every item, and a seller has one account.
+To whoever is paid: to sellers, labels or publishers, usually not to items. Four sellers are equally good. One of
+them lists its only item again and again under new names. Fair to items, it earns more with every listing. Fair to
+sellers, it gains nothing: ``groups=`` has the seller of every item, and a seller has one account.
 """
 
 import matplotlib.pyplot as plt

@@ -2,13 +2,13 @@
 How fast does a newcomer catch up?
 ==================================
 
-A fifth arm joins four others after 4,000 rounds. It is as good as the average, but nobody knows that yet. How much it is
-shown at first is up to you, by the account with which it enters:
+A fifth arm joins four others after 4,000 rounds. It is as good as the average, but nobody knows that yet. How much
+it is shown at first is up to you, by the account with which it enters:
 
-- ``"least"``, the default: it enters as if it had earned as much as the poorest arm. It is shown to nearly everybody for
-  a few hundred rounds, until it has caught up with the others, and then as often as they are.
-- ``"fresh"``: it enters with nothing, so fairness gives it everything until it has what the others have earned in 4,000
-  rounds. For a thousand rounds nobody else is shown.
+- ``"least"``, the default: it enters as if it had earned as much as the poorest arm. It is shown to nearly
+  everybody for a few hundred rounds, until it has caught up with the others, and then as often as they are.
+- ``"fresh"``: it enters with nothing, so fairness gives it everything until it has what the others have earned in
+  4,000 rounds. For a thousand rounds nobody else is shown.
 - a number: with the mean of all accounts it has nothing to catch up with, and gets an equal share at once.
 """
 
@@ -23,7 +23,11 @@ market = Stream(visits, visits, pays, arrivals=[0, 0, 0, 0, 4_000])
 
 before = AlphaFairAdaptive(1, 4, alpha=0.9)
 simulate(before, Stream(visits[:4_000], visits[:4_000], pays[:, :4]))
-entries = {"enters with nothing": "fresh", "with the least account": "least", "with the mean account": before.accounts.mean()}
+entries = {
+    "enters with nothing": "fresh",
+    "with the least account": "least",
+    "with the mean account": before.accounts.mean(),
+}
 
 
 def newcomer(account):
@@ -40,9 +44,11 @@ with figures.style():
     figure, axes = plt.subplots(figsize=(7.2, 3.8))
     figure.subplots_adjust(right=0.72, bottom=0.15)
     for (title, account), (color, marker) in zip(entries.items(), looks, strict=True):
-        axes.plot(100 * np.arange(1, 21), 100 * newcomer(account)[:20], color=color, marker=marker, markevery=4, gid=title)
+        axes.plot(
+            100 * np.arange(1, 21), 100 * newcomer(account)[:20], color=color, marker=marker, markevery=4, gid=title
+        )
     axes.axhline(20, color=figures.INK, linewidth=0.8, linestyle=":")
-    axes.set(xlim=(0, 2_000), ylim=(0, 103), xlabel="rounds since it joined", ylabel="%")
+    axes.set(xlim=(0, 2_000), ylim=(0, 103), xticks=range(0, 2_001, 500), xlabel="rounds since it joined", ylabel="%")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_title("How often the newcomer is shown")
     figures.label_ends(axes, list(entries), looks)

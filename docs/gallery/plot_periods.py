@@ -2,11 +2,12 @@
 Fair over the year, or fair every week?
 =======================================
 
-Without periods an arm that earned much last spring is shown little now, and that can be what you want. With periods fairness
-begins anew every week: ``carry`` is the part of the old accounts that still counts.
+Without periods an arm that earned much last spring is shown little now, and that can be what you want. With periods
+fairness begins anew every week: ``carry`` is the part of the old accounts that still counts.
 
-These are 20,000 movie ratings in the order of time, and a week is 2,000 of them. The genre that earns least in a week is not
-always the same. With periods it has nearly twice as much.
+These are the first 20,000 movie ratings in the order of time, and a week is 2,000 of them. The genre that earns
+least in a week is not always the same. Without periods its share depends on what it earned long ago. With periods
+it stays nearly the same.
 """
 
 import matplotlib.pyplot as plt

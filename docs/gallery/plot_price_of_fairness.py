@@ -2,12 +2,12 @@
 What does fairness cost here?
 =============================
 
-It depends on your rounds, so measure it. Here are 40,034 movie ratings: the user is the context, the genre that is shown is
-the arm, and it pays 1 if the movie has that genre, else 0.2. Along the curve alpha grows: to the right arms share more
-equally, downward they earn less in total.
+It depends on your rounds, so measure it. Here are 40,034 movie ratings: the user is the context, the genre that is
+shown is the arm, and it pays 1 if the movie has that genre, else 0.2. Along the curve alpha grows: to the right
+arms share more equally, downward they earn less in total.
 
-The gray curve is the best fixed policy in hindsight, which nobody can play. The blue one is a policy that learns as it
-goes. It can be above the gray one because tastes change, and a fixed policy cannot follow.
+The gray curve is the best fixed policy in hindsight, which nobody can play. The blue one is a policy that learns as
+it goes. It can be above the gray one because tastes change, and a fixed policy cannot follow.
 """
 
 import math
@@ -29,7 +29,8 @@ hindsight = np.array([offline_optimum(totals, a).accounts for a in alphas])
 uniform = 1 + totals.sum(axis=0) / n_arms
 
 # %%
-# Showing genres at random is fairer than most of the curve and far below it: fairness by alpha is not lack of choice.
+# Showing genres at random is fairer than most of the curve and far below it: fairness by alpha is not lack of
+# choice.
 
 with figures.style():
     figure, axes = plt.subplots(figsize=(7.2, 4.4))

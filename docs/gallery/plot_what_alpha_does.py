@@ -2,11 +2,12 @@
 What does alpha do?
 ===================
 
-It moves reward from those who have much to those who have little. At 0 only the sum counts; at 1, proportional fairness,
-a reward is worth half as much to an arm that has twice as much; toward infinity only the poorest arm counts.
+It moves reward from those who have much to those who have little. At 0 only the sum counts; at 1, proportional
+fairness, a reward is worth half as much to an arm that has twice as much; toward infinity only the poorest arm
+counts.
 
-Five sellers, three kinds of visitors. On the left everything goes to three sellers, each the best for one kind. Most of
-the way to equal shares is done at 2, and the sum of all rewards falls slowly on the way.
+Five sellers, three kinds of visitors. On the left everything goes to three sellers, each the best for one kind.
+Most of the way to equal shares is done at 2, and the sum of all rewards falls slowly on the way.
 """
 
 import math
@@ -21,15 +22,15 @@ pays = np.array([[0.8, 0.3, 0.2, 0.6, 0.3], [0.4, 0.7, 0.2, 0.2, 0.5], [0.3, 0.4
 market = Stream.from_arrays(visits, pays[visits])
 
 alphas = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, math.inf]
-final = np.array(
-    [simulate(AlphaFairAdaptive(3, 5, alpha=alpha, feedback="full"), market).final for alpha in alphas]
-)
+final = np.array([simulate(AlphaFairAdaptive(3, 5, alpha=alpha, feedback="full"), market).final for alpha in alphas])
 
 # %%
 # Alpha is drawn at alpha/(1 + alpha), so that 1 is in the middle and infinity at the end.
 
 names = ["Ada", "Ben", "Cyd", "Dot", "Eve"]
-looks = [figures.Style(*look) for look in zip(("#0072B2", "#A65200", "#4D4D4D", "#009E73", "#CC79A7"), "os^Dv", strict=True)]
+looks = [
+    figures.Style(*look) for look in zip(("#0072B2", "#A65200", "#4D4D4D", "#009E73", "#CC79A7"), "os^Dv", strict=True)
+]
 places = figures.alpha_positions(alphas)
 with figures.style():
     figure, (top, bottom) = plt.subplots(

@@ -33,8 +33,8 @@ LOOKED_AT = {  # one of each kind, by what it is
     "start": "index.html",
     "tutorial": "tutorials/first_fair_bandit.html",
     "reference": "reference/names/AlphaFair.html",
-    "table": "reference/http.html",
-    "formulas": "background/theory.html",
+    "table": "reference/metrics.html",
+    "guide": "howto/floors.html",
     "gallery": "examples/index.html",
     "picture": "examples/plot_what_alpha_does.html",
 }
@@ -169,11 +169,11 @@ def browser() -> Iterator[Any]:
 
 
 def pages() -> list[str]:
-    """Every page; of those of names, whose form is the same, every tenth and the longest."""
+    """Every page; of those of names, whose form is the same, every twentieth and the longest."""
     found = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
     alike = [each for each in found if each.startswith("reference/names/")]
-    longest = sorted(alike, key=lambda each: (SITE / each).stat().st_size)[-5:]
-    return [each for each in found if each not in alike or each in alike[::10] or each in longest]
+    longest = sorted(alike, key=lambda each: (SITE / each).stat().st_size)[-3:]
+    return [each for each in found if each not in alike or each in alike[::20] or each in longest]
 
 
 @pytest.mark.compiled
