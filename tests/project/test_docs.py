@@ -152,7 +152,8 @@ def test_the_examples_are_found() -> None:
 
 def value(interval: Interval | None) -> float:
     assert interval is not None
-    return interval.value
+    found: float = interval.value
+    return found
 
 
 def shown_tables() -> dict[str, str]:
