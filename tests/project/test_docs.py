@@ -73,8 +73,8 @@ def test_local_links_lead_somewhere(page: Path) -> None:
         if found.parent == DRAWN:
             assert found.stem in illustrations.PICTURES, f"{name(page)} shows {target}: no such picture"
             continue
-        if found.parent == DOCS / "gallery":  # pages are made of its scripts
-            assert found.stem == "index" or found.with_suffix(".py").exists(), f"{name(page)} links to {target}"
+        if found.parent in (DOCS / "gallery", DOCS / "examples"):  # pages that are made of the scripts of the gallery
+            assert found.stem == "index" or (DOCS / "gallery" / f"{found.stem}.py").exists(), f"{name(page)}: {target}"
             continue
         assert found.exists(), f"{name(page)} links to {target}"
         assert found.is_relative_to(ROOT), f"{name(page)} links out of the repository: {target}"
