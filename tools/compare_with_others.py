@@ -126,7 +126,7 @@ def main() -> None:
     if chosen.picture:
         PICTURE.parent.mkdir(exist_ok=True)
         drawn = picture(
-            *(measure(title, stream) for title in ("UCB", "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 1"))
+            *(measure(title, stream) for title in ("UCB", "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 0.5"))
         )
         PICTURE.write_text(drawn, encoding="utf-8")
         return
