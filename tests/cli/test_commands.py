@@ -26,7 +26,6 @@ from alphafair.values import Feedback
 from tests import ROOT
 from tools.site import commands as reference
 
-DOCS = ROOT / "docs"
 COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
 SMALL = ["simulate", "--rounds", "3000", "--contexts", "5", "--arms", "4", "--alpha", "0.5", "--seed", "7"]
 HEAVY = {"numpy", "numba", "matplotlib", "polars", "scipy", "jinja2", "msgspec", "sklearn"}
@@ -557,7 +556,7 @@ def test_the_reference_shows_what_a_terminal_shows(tmp_path: Path) -> None:
 
 
 def test_feedbacks_are_the_two_that_the_docs_explain() -> None:
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "howto" / "compare_policies.md").read_text(encoding="utf-8")
     for feedback in Feedback:
         assert f"`{feedback}` policies see" in page
 

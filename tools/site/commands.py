@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import typer.main
-from typer import Typer
+from typer import Context, Typer
+from typer.core import TyperCommand, TyperGroup
 
 from alphafair.cli import app
 
@@ -22,15 +23,15 @@ def commands(program: Typer = app) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every command as the words after `alphafair`, and its help; a command of several is followed by its own."""
 
     def below(
-        words: tuple[str, ...], command: typer.core.TyperCommand | typer.core.TyperGroup
+        words: tuple[str, ...], command: TyperCommand | TyperGroup, above: Context | None
     ) -> Iterator[tuple[tuple[str, ...], str]]:
-        context = command.make_context(" ".join(["alphafair", *words]), [], resilient_parsing=True)
+        context = command.make_context(["alphafair", *words][-1], [], above, resilient_parsing=True)
         yield words, "".join(f"{line.rstrip()}\n" for line in command.get_help(context).splitlines())
         for name in getattr(command, "commands", ()):
-            yield from below((*words, name), command.commands[name])
+            yield from below((*words, name), command.commands[name], context)
 
     with patch.dict(os.environ, WIDTH):
-        yield from below((), typer.main.get_command(program))
+        yield from below((), typer.main.get_command(program), None)
 
 
 def help_pages() -> str:

@@ -28,7 +28,7 @@ PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others
     "policies": lambda _: policies.table(),
     "schema": lambda _: f"```sql\n{SQLITE.schema}```\n",
     "roles": lambda _: routes.roles_table(),
-    "routes": lambda _: routes.routes_table(),
+    "routes": lambda _: routes.routes(),
     "signing-out": lambda _: SIGNING_OUT,
     "snapshots": lambda what: (
         snapshots.table(snapshots.of_features()) if "features" in what else snapshots.of_policies()

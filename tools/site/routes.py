@@ -16,17 +16,18 @@ from alphafair_client.api import JSON_FORMS
 FEW = 6  # fields of an answer that are listed in the table
 
 
-def routes_table() -> str:
-    """One row per endpoint."""
-    rows = ["| request | role | body → answer | what it does |", "|---|---|---|---|"]
+def routes() -> str:
+    """A paragraph per endpoint: what it does, the role that it needs, its query, and body → answer."""
+    parts = []
     for endpoint in ENDPOINTS:
-        query = "&".join(f"{name}=…" for name in (endpoint.query.__struct_fields__ if endpoint.query else ()))
         body = f"{fields(endpoint.body)} → " if endpoint.body else ""
         status = "" if endpoint.status == 200 else f"{endpoint.status} "
         answer = endpoint.answer.partition(";")[0] if isinstance(endpoint.answer, str) else fields(endpoint.answer)
-        request = f"{endpoint.method} {endpoint.path}{'?' if query else ''}{query}"
-        rows.append(f"| `{request}` | {endpoint.role or 'none'} | {body}{status}{answer} | {endpoint.summary} |")
-    return "\n".join(rows)
+        query = ", ".join(f"`{name}`" for name in (endpoint.query.__struct_fields__ if endpoint.query else ()))
+        role = f"Role `{endpoint.role}`." if endpoint.role else "No key is needed."
+        said = [endpoint.summary, role, *([f"Query: {query}."] if query else []), f"{body}{status}{answer}"]
+        parts.append(f"`{endpoint.method} {endpoint.path}`\n: {' '.join(said)}\n")
+    return "\n".join(parts)
 
 
 def fields(kind: type) -> str:
