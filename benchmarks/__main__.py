@@ -1,4 +1,4 @@
-"""Run every benchmark and print one table: `python -m benchmarks [--markdown]`."""
+"""Run every benchmark and print one table: `python -m benchmarks [--csv]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks.table import Row, machine, markdown, print_table
+from benchmarks.table import Row, as_csv, machine, print_table
 
 # memory and offline first: the peak memory of a child process counts what its parent held when it was born
 SECTIONS = (
@@ -40,13 +40,13 @@ SECTIONS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--markdown", action="store_true", help="print the table as markdown")
+    parser.add_argument("--csv", action="store_true", help="print the table as measured.csv has it")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="some sections only")
     options = parser.parse_args()
     start = time.perf_counter()
     rows = measure(options.only)
-    if options.markdown:
-        print(markdown(rows))
+    if options.csv:
+        print(as_csv(rows))
     else:
         print_table(rows)
     print(f"\n{machine()}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import platform
 from collections.abc import Iterable
@@ -59,9 +61,11 @@ def machine() -> str:
     return f"{cpu}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, {packages}"
 
 
-def markdown(rows: Iterable[Row]) -> str:
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def as_csv(rows: Iterable[Row]) -> str:
+    """The columns of measured.csv after the section and the date."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([HEADINGS, *(row.cells() for row in rows)])
+    return text.getvalue()
 
 
 def print_table(rows: Iterable[Row]) -> None:

@@ -110,7 +110,7 @@ def faults(page: Any, rules: list[str] | None = None) -> list[str]:
     from axe_playwright_python.sync_playwright import Axe
 
     only = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
-    found = Axe().run(page, options={"resultTypes": ["violations"], **only}).response["violations"]
+    found = Axe().run(page, options={"resultTypes": ["violations"], "preload": False, **only}).response["violations"]
     return [
         f"{fault['id']}: {fault['help']}: {[node['html'][:120] for node in fault['nodes'][:3]]}"
         for fault in found

@@ -2,7 +2,7 @@
 
 A test, a conformance check, an experiment, a command or an example in a docstring may call it; arms may be added and
 retired. For a policy that has played before, R and the certificate cover everything it has seen and OPT this stream
-alone, which can only be smaller. The bound is that of docs/theory.md, without the c_alpha n that
+alone, which can only be smaller. The bound is that of docs/background/theory.md, without the c_alpha n that
 `metrics.regret_certificate` adds after the paper. The interpreted run of the suite repeats simulations of the compiled
 one to the last bit, so it leaves this check out.
 """

@@ -47,7 +47,7 @@ STATUSES = {
     501,
     503,
     505,
-}  # in docs/service.md
+}  # in docs/reference/errors.md
 REQUESTS_PER_CONNECTION = 60
 PATIENCE = 60.0  # seconds for a connection to be closed from the other side
 PARTS = 10

@@ -61,7 +61,7 @@ def marginal_utility(x: Accounts, alpha: float) -> Number:
 def approximation_factor(alpha: float) -> float:
     """c_alpha = (1-alpha)^(-(1-alpha)) for alpha < 1: at most e^(1/e) < 1.445, and 1 at both ends.
 
-    No online policy can have a smaller factor for all numbers of arms (docs/theory.md, Theorem D).
+    No online policy can have a smaller factor for all numbers of arms (docs/background/theory.md, Theorem D).
 
     >>> round(approximation_factor(0.5), 6)
     1.414214
@@ -414,7 +414,8 @@ def regret_certificate(policy: Policy) -> float:
     It holds on every run, without probability or unknown constants: S_j is the sum of squared gradients of context j,
     and drift the cost of late and masked decisions (0 without any). After arms were added or retired, every earlier
     epoch adds sqrt(S_j) at its end, and OPT is the best fixed policy per context and epoch, from the accounts with
-    which arms entered: see docs/arms.md. With groups, n is the sum of their s^alpha; with floors, OPT keeps them.
+    which arms entered: see docs/howto/add_and_retire_arms.md. With groups, n is the sum of their s^alpha; with floors,
+    OPT keeps them.
 
     >>> from alphafair import AlphaFair
     >>> policy = AlphaFair(1, 2, alpha=0.5)
@@ -433,9 +434,9 @@ def bound_in_expectation(policy: Policy) -> float:
     """A bound in expectation of OPT - c_alpha sum_i phi(R_i), with bandit feedback.
 
     The bound is random, like the regret: E[regret] <= E[bound] over the draws of the policy (Theorem 1 of
-    docs/theory.md). It is not a certificate of a single run. It is known during the run, if rewards come in order, no
-    arm is masked, and arms and alpha do not change. It is wide: use it for the growth of the regret, and test with
-    `is_vacuous` whether it is informative.
+    docs/background/theory.md). It is not a certificate of a single run. It is known during the run, if rewards come in
+    order, no arm is masked, and arms and alpha do not change. It is wide: use it for the growth of the regret, and test
+    with `is_vacuous` whether it is informative.
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
@@ -451,9 +452,10 @@ def bound_in_expectation(policy: Policy) -> float:
 def welfare_certificate(policy: Policy) -> float:
     """An upper bound of the welfare of the best fixed policy over that of the policy's accounts, for the run so far.
 
-    W(R*) <= W^alpha (1 + ln_alpha W + Reg/n) for every alpha, whatever the rewards were (Theorem C of docs/theory.md),
-    where Reg is the `surrogate_regret_bound` of the policy; with groups, entry accounts and entitlements take the place
-    of 1. It needs nothing but the policy. `certificates`, which needs the rewards too, is never weaker.
+    W(R*) <= W^alpha (1 + ln_alpha W + Reg/n) for every alpha, whatever the rewards were (Theorem C of
+    docs/background/theory.md), where Reg is the `surrogate_regret_bound` of the policy; with groups, entry accounts and
+    entitlements take the place of 1. It needs nothing but the policy. `certificates`, which needs the rewards too, is
+    never weaker.
 
     Above alpha = 64 policies play 16, and W_alpha(R*) <= W_16(R*) is bounded.
 
@@ -560,9 +562,9 @@ def certificates(
 
     OPT <= (A / ((1-alpha) ALG))^(1-alpha) ALG.
 
-    It holds for every R, and is never weaker than the regret of the linear problem: docs/theory.md proves both. With
-    groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is for policies that keep the floors. In
-    welfare, for every alpha, W(R*) <= (A / sum_i w_i R_i) W(R): Theorem B.
+    It holds for every R, and is never weaker than the regret of the linear problem: docs/background/theory.md proves
+    both. With groups, w_G = (R_G/s_G)^(-alpha), ALG = sum_G s_G^alpha phi(R_G), and A is for policies that keep the
+    floors. In welfare, for every alpha, W(R*) <= (A / sum_i w_i R_i) W(R): Theorem B.
 
     Parameters
     ----------

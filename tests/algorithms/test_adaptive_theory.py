@@ -1,4 +1,4 @@
-"""docs/theory.md as inequalities on runs of the package: the linear problem, both algorithms of the adaptive policy."""
+"""docs/background/theory.md as inequalities on runs: the linear problem, both algorithms of the adaptive policy."""
 
 from __future__ import annotations
 
@@ -460,3 +460,23 @@ def test_the_bound_in_expectation_is_what_the_theorem_adds_up(kind: str) -> None
         rewards = np.array([REWARDS[kind](rng, t, int(j), n) for t, j in enumerate(contexts)])
         run = account(contexts, rewards, 0.5, seed=1)
         assert run.policy.expected_surrogate_regret_bound == pytest.approx(run.bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("kappa", [0.005, 0.02])
+def test_the_constants_of_the_proof(kappa: float) -> None:
+    """Steps (vi), (viii) and (ix): the reach of b, the stretch of its logarithm, 2.4 before Y, and 0.32 c^2."""
+    b = 1.0 / (2.0 * (1.0 - kappa))
+    stretch = -np.log1p(-b * b) / b**2
+    assert b < 0.5103
+    assert stretch < 1.1585
+    assert stretch * (1.0 + np.sqrt(1.0 + b * b / 2.0)) < MIXING
+    assert 1.0 / 16.0 + 1.0 / (4.0 * (1.0 - kappa)) < 0.32
+
+
+@pytest.mark.parametrize("n", [2, 3, 19, 1000])
+def test_the_change_of_u_is_bounded_by_two_roots(n: int) -> None:
+    """min(sqrt(n) (sqrt(1 + t^2) + 1), (sqrt(1 + t^2) + 1)/t) is at most sqrt(n) + sqrt(n + 1), and attains it."""
+    t = np.logspace(-6, 6, 100_001)
+    rise = np.sqrt(1.0 + t * t) + 1.0
+    most = np.minimum(n**0.5 * rise, rise / t).max() / (n**0.5 + (n + 1) ** 0.5)
+    assert 0.999 <= most <= 1.0 + 1e-12

@@ -1,4 +1,4 @@
-"""What docs/theory.md proves about groups, entitlements and floors, as inequalities on runs and numbers of any kind."""
+"""What docs/background/theory.md proves about groups, entitlements and floors, as inequalities on runs and numbers."""
 
 from __future__ import annotations
 

@@ -452,7 +452,7 @@ def test_the_additive_term_counts_what_groups_are_entitled_to() -> None:
 
 @pytest.mark.parametrize("promised", [0.0, 0.1, 0.5, 1.0])
 def test_the_bound_in_expectation_counts_what_a_floor_leaves(promised: float) -> None:
-    """As docs/theory.md has it: (1 - N nu) of all but the master's part."""
+    """As docs/background/theory.md has it: (1 - N nu) of all but the master's part."""
     policy = AlphaFairAdaptive(2, 4, alpha=0.5, groups=Groups(pull_floor=promised / 4), seed=0)
     simulate(policy, streams.ratings(400, 2, 4, seed=0), seed=1)
     numbers, log = policy._memory.scalars, np.log(400.0)

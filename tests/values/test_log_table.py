@@ -214,7 +214,7 @@ def test_open_bandit_data() -> None:
     assert (log.n_rounds, log.n_arms, log.rewards.sum()) == (10_000, 34, 46.0)
     assert log.arm_labels == tuple(str(item) for item in range(34))
     assert log.timestamps is not None
-    assert (np.diff(log.timestamps) >= np.timedelta64(0)).all()
+    assert (np.diff(log.timestamps) >= np.timedelta64(0, "us")).all()
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ with probability p_I and the reward r, r' = min(r, c):
 
 `learn` needs everything before the draw: in order it is still in scratch; for late rewards `prepare` recomputes it, and
 only the propensity is that of the decision. The larger of it and the recomputed p_I keeps every ratio within the limits
-of the proof; in order both are equal. docs/theory.md has the theorem and its proof. The terms of its bound are summed
-here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt(16 c^2 + 2 D):
+of the proof; in order both are equal. docs/background/theory.md has the theorem and its proof. The terms of its bound
+are summed here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, and Y = sqrt(16 c^2 + 2 D):
 
     `learner_roots` = sum W (change of U) ;   `mixing_roots` = sum W (change of Y) ;   `peaks` = sum W c
     `explored` = sum W (gamma c + (rise of c)/min p) ;   `head_start` = sum W (rise of c)
@@ -593,7 +593,7 @@ ON_WELFARE = replace(ALGORITHM, layout=Layout(S, N1, A, K, C, T, P, only_with_gr
 
 
 def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float | None:
-    """Return the bound of Theorem 1 of docs/theory.md; its mean over draws bounds the mean regret.
+    """Return the bound of Theorem 1 of docs/background/theory.md; its mean over draws bounds the mean regret.
 
     `first_round` is the number of rounds before the current period.
 

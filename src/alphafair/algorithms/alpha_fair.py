@@ -183,7 +183,7 @@ class AlphaFair(BasePolicy):
 
     From alpha = 1 on, $g$ is the gradient of the welfare $W$, the power mean of all accounts:
     $g_i = (W/R_i)^\\alpha r_i(t)/N$. It does not shrink as $R$ grows, so the ascent goes on learning. This is an
-    extension of the paper; see docs/theory.md.
+    extension of the paper; see docs/background/theory.md.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class AlphaFair(BasePolicy):
         Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
         account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
-        A `Groups`, or a label per arm. See docs/groups.md.
+        A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.
     seed
         Seed of `choose` without `rng`.
 

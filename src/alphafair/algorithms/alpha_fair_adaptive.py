@@ -55,7 +55,7 @@ class AlphaFairAdaptive(BasePolicy):
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
     groups
-        A `Groups`, or a label per arm. See docs/groups.md.
+        A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.
     n_features
         Number of features of a round; 0 for none. `choose` then needs them: `choose(context, features=z)`.
     features_of
@@ -77,8 +77,8 @@ class AlphaFairAdaptive(BasePolicy):
     order, without masks, and for a fixed set of arms.
 
     Arms that it avoids are shown rarely: the least propensity is 0.005 gamma/n with gamma = 0.3 sqrt(n/t) in round t.
-    If the log will be used to evaluate other policies, pass `groups=Groups(pull_floor=0.002)`; docs/logs.md has what a
-    floor costs and what it is worth.
+    If the log will be used to evaluate other policies, pass `groups=Groups(pull_floor=0.002)`;
+    docs/howto/evaluate_a_log.md has what a floor costs and what it is worth.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class AlphaFairAdaptive(BasePolicy):
 
     @property
     def expected_surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
-        """With bandit feedback, the bound of Theorem 1 of docs/theory.md; None if its conditions are not met."""
+        """With bandit feedback, the bound of Theorem 1 in docs/background/theory.md; None outside its conditions."""
         if self.feedback is Feedback.FULL:
             return None
         with self._lock:

@@ -99,7 +99,7 @@ class AlphaFairBandit(BasePolicy):
         Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
         account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
-        A `Groups`, or a label per arm. See docs/groups.md.
+        A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.
     seed
         Seed of `choose` without `rng`.
 

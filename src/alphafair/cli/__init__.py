@@ -159,7 +159,7 @@ app = typer.Typer(
     cls=_Program,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,  # plain help: the same in a terminal, a pipe and docs/cli.md
+    rich_markup_mode=None,  # plain help: the same in a terminal, a pipe and the site
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

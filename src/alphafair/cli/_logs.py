@@ -90,7 +90,7 @@ ASSUMPTIONS = (
 
 
 def is_large(path: Path) -> bool:
-    """Whether processes read a log faster than threads, although they must be started: see docs/outgrowing.md.
+    """Whether processes read a log faster than threads, although they must be started: see docs/howto/use_a_cluster.md.
 
     Only the pieces of Parquet files are read at the same time.
     """

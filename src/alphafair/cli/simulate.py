@@ -111,7 +111,7 @@ def command(
     Every policy plays the same rounds, synthetic or your own, with the same random numbers. A policy that supports full
     information and bandit feedback is simulated with both. With --groups all results are by group, and policies that
     accept groups are fair to them and keep their floors. Results are in alpha-performance below alpha 1 and in welfare
-    from 1 on. With --period, welfare is that of a period, on average, and so is the optimum.
+    from 1 on. With --period, welfare and optimum are averages over periods.
     """
     from alphafair import figures, validate
     from alphafair.algorithms import POLICIES

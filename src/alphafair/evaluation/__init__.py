@@ -1,4 +1,7 @@
-"""Learning from logs: what a policy would have earned, what fairness costs, and a warm start. See docs/logs.md."""
+"""Learning from logs: what a policy would have earned, what fairness costs, and a warm start.
+
+docs/howto/evaluate_a_log.md explains the methods.
+"""
 
 from alphafair.evaluation.diagnosis import Diagnosis, Finding, doctor
 from alphafair.evaluation.estimates import Estimate, evaluate, evaluate_all

@@ -153,10 +153,11 @@ def evaluate(
         Fairness, 0 to inf, of alpha-performance and welfare.
     estimator
         "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
-        weights cut, "switch" doubly robust with the model alone where weights are large. docs/logs.md has the formulas.
+        weights cut, "switch" doubly robust with the model alone where weights are large. docs/howto/evaluate_a_log.md
+        has the formulas.
     groups
-        A `Groups`, or a label per arm: metrics are over groups then; see docs/groups.md. A fixed policy keeps the
-        floors that its distributions have.
+        A `Groups`, or a label per arm: metrics are over groups then; see docs/howto/groups_and_entitlements.md. A fixed
+        policy keeps the floors that its distributions have.
     confidence
         The confidence level of the intervals.
     n_replicates

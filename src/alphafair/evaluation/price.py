@@ -181,7 +181,7 @@ def frontier(
     estimator
         The estimator for held-out policies, as in `evaluate`.
     groups
-        A `Groups`, or a label per arm; every policy keeps its floors. See docs/groups.md.
+        A `Groups`, or a label per arm; every policy keeps its floors. See docs/howto/groups_and_entitlements.md.
     confidence, n_replicates, seed, executor, progress
         As in `evaluate`. The optima of different alphas are solved for by different workers as well.
 

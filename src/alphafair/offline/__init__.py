@@ -1,9 +1,9 @@
 """The best fixed policy in hindsight, with a certificate, and its value over time.
 
 Regret compares with max over (simplex)^M of sum_i phi(1 + sum_j W_ji x_ji). The certificate is a proof: `value + gap`
-is an upper bound of that maximum that can be checked in three lines (see docs/certificate.md). With groups G,
-entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies that
-keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`).
+is an upper bound of that maximum that can be checked in three lines (see docs/background/certificate.md). With groups
+G, entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies
+that keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`).
 
 The same policy maximises the welfare (`metrics.welfare`), which is in units of reward for every alpha; at alpha = inf
 it maximises the least R_G/s_G. Up to alpha = 0.999 the tolerance is relative to the value, above it to the welfare:

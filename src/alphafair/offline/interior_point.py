@@ -114,7 +114,7 @@ def money_per_value(alpha):
     """sum_i w_i R_i over the value, 1 - alpha; 1 above NEAR_ONE, where gaps are relative to the sum itself.
 
     Near alpha = 1 the value is nearly all constant, and from 1 on it is 0 or negative. A gap relative to sum_i w_i R_i
-    is one in welfare for every alpha: docs/theory.md, Theorem B.
+    is one in welfare for every alpha: docs/background/theory.md, Theorem B.
     """
     return 1.0 - alpha if alpha <= NEAR_ONE else 1.0
 

@@ -1,8 +1,9 @@
 """Reduce the offline problem with groups and floors to one with an arm per group and no floors: the same optimum.
 
 In a context a group earns most with its best arm, so only max_{i in G} W_ji matters. A policy that keeps the floors is
-the floors plus `unpromised` times any policy, where `unpromised` is 1 minus the sum of the floors. docs/theory.md has
-the proof. `merge` builds the reduced problem for `offline.hindsight`, `spread` turns its solution back.
+the floors plus `unpromised` times any policy, where `unpromised` is 1 minus the sum of the floors.
+docs/background/theory.md has the proof. `merge` builds the reduced problem for `offline.hindsight`, `spread` turns its
+solution back.
 """
 
 from __future__ import annotations

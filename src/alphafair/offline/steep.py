@@ -5,7 +5,7 @@ levels y_i = R_i/s_i and w_i = s_i y_i^(-alpha), any x >= 0 with rows that sum t
 
     W <= W(OPT) <= W (1 + gap/money),   money = sum_i w_i y_i ,   gap = sum_j (max_i V_ji w_i - sum_i x_ji V_ji w_i)
 
-where V = W_ji/s_i: Theorem B of docs/theory.md. Five things differ from `hindsight`:
+where V = W_ji/s_i: Theorem B of docs/background/theory.md. Five things differ from `hindsight`:
 
 - Only the size of w relative to the poorest arm matters, so levels are divided by a unit. At alpha = 64 an account of
   10^5 has w = 10^-320.

@@ -119,7 +119,7 @@ def dying_arms(n_arms: int = 10, n_rounds: int = 40_000, *, alpha: float = 1.0, 
     Phase k has its own context, in which living arms pay 1 and dead arms 0; one arm dies at its end. The best fixed
     policy gives every phase to the arm that dies next, which a policy cannot know. The lengths of the phases depend on
     alpha: each is a multiple of the last, or a short first phase is followed by equal ones, whichever makes the bound
-    largest. See docs/theory.md, Theorem D.
+    largest. See docs/background/theory.md, Theorem D.
 
     >>> stream = dying_arms(3, 12, alpha=1.0)
     >>> stream.contexts.tolist(), float(stream.rewards(11).sum())

@@ -67,10 +67,10 @@ _MARK = "select event from mark where experiment = ? and block = ?"
 _LAST = " union all ".join(f"select max(event) from {table}" for table in EVENT_TABLES)
 _N_EVENTS = "select coalesce(sum(position), 0) from experiment", "select last from position"  # in older versions
 _UNUSED_PIECE = """delete from snapshot_piece where rowid = (select p.rowid from snapshot_piece p
-    where p.experiment = ?1 and not exists
+    where p.experiment = ? and not exists
     (select 1 from snapshot s where s.experiment = p.experiment and s.position = p.position) limit 1)"""
-_REMOVE_OLD_SNAPSHOTS = """delete from snapshot where experiment = ?1 and position not in
-    (select position from snapshot where experiment = ?1 order by position desc limit ?2)"""
+_REMOVE_OLD_SNAPSHOTS = """delete from snapshot where experiment = ? and position not in
+    (select position from snapshot where experiment = ? order by position desc limit ?)"""
 
 
 class Counter:
@@ -317,7 +317,7 @@ class SqliteStore:
             statement = f"insert into {TABLES[type(row)]} ({columns}) values ({marks}) on conflict {conflict_of(row)}"
             connection.execute(statement, (*row, ""))
             if isinstance(row, Snapshot):
-                connection.execute(_REMOVE_OLD_SNAPSHOTS, (row.experiment, SNAPSHOTS_KEPT))
+                connection.execute(_REMOVE_OLD_SNAPSHOTS, (row.experiment, row.experiment, SNAPSHOTS_KEPT))
 
         self._commit(write)
 

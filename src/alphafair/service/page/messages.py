@@ -97,7 +97,7 @@ class PoliciesAnswer(Struct):
 class Mark(Struct):
     """Something that needs attention."""
 
-    code: str  # see docs/page.md
+    code: str  # see docs/howto/watch_the_page.md
     sentence: str  # what is wrong, with numbers
     severity: Literal["info", "warning", "critical"]
 
