@@ -10,42 +10,42 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 ROOT = Path(__file__).parents[2]
-SOURCES = (
-    "src/**/*.py",
-    "src/**/*.sql",
-    "src/**/*.mplstyle",
-    "client/src/**/*.py",
-    "tools/site/*.py",
-    "docs/background/data/*.json",
-)
+LIBRARY = ("src/**/*.py", "src/**/*.sql", "src/**/*.mplstyle", "client/src/**/*.py")  # what notebooks and gallery run
+SITE = ("tools/site/*.py", "docs/background/data/*.json")
 
 
-def digest() -> str:
-    """Of all files that pages are made from."""
+def digest(patterns: tuple[str, ...]) -> str:
+    """Of all files that match."""
     found = hashlib.sha256()
-    for pattern in SOURCES:
+    for pattern in patterns:
         for path in sorted(ROOT.glob(pattern)):
             found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
 
 
+def has_changed(stamp: Path, patterns: tuple[str, ...]) -> bool:
+    """Whether files differ from those of the last time, which the stamp records."""
+    now = digest(patterns)
+    if stamp.exists() and stamp.read_text() == now:
+        return False
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(now)
+    return True
+
+
 def note(app: Sphinx, config: Config) -> None:
-    """Write the stamp; forget what other code has computed for tutorials and gallery, and pages of removed scripts."""
-    folder = Path(app.outdir).parent
-    stamp, now = folder / "code.stamp", digest()
-    config.code_stamp = str(stamp)
-    config.nb_execution_cache_path = str(folder / "notebooks")
+    """Forget what another library has computed for tutorials and gallery, and the pages of removed scripts."""
+    build, examples = Path(app.outdir).parent, Path(app.srcdir) / "examples"
+    config.code_stamp, config.nb_execution_cache_path = str(build / "code.stamp"), str(build / "notebooks")
+    has_changed(build / "code.stamp", LIBRARY + SITE)
+    if has_changed(build / "library.stamp", LIBRARY):
+        shutil.rmtree(build / "notebooks", ignore_errors=True)
+        for path in examples.glob("**/*.md5"):
+            path.unlink()
     made_from = {path.stem for path in (Path(app.srcdir) / "gallery").glob("*.py")}
-    for path in (Path(app.srcdir) / "examples").glob("plot_*"):
+    for path in examples.glob("plot_*"):
         if path.name.partition(".")[0] not in made_from:
             path.unlink()
-    if stamp.exists() and stamp.read_text() == now:
-        return
-    shutil.rmtree(folder / "notebooks", ignore_errors=True)
-    for path in (Path(app.srcdir) / "examples").glob("**/*.md5"):
-        path.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(now)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -26,10 +26,11 @@ LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?![a-z]+:|#)(?P<path>[^()\s#]+)(?P<
 
 
 def page(name: str) -> str:
-    """The text of a file of the repository, with links as the site has them."""
+    """The text of a file of the repository below its title, with links as the site has them."""
     if name not in PAGES:
         raise ValueError(f"{name!r} is not in PAGES of {Path(__file__).name}")
-    return with_links((ROOT / name).read_text(encoding="utf-8"), name)
+    _, _, text = (ROOT / name).read_text(encoding="utf-8").partition("\n")
+    return with_links(text, name)
 
 
 def with_links(text: str, name: str) -> str:
