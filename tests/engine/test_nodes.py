@@ -31,7 +31,7 @@ from alphafair.engine.store import connections as postgres_connections
 from alphafair.engine.store import postgres as postgres_store
 from alphafair.engine.store.ledger import Behind
 from alphafair.engine.store.postgres import PostgresStore
-from alphafair.engine.writers import Writers
+from alphafair.engine.writers import AllWriters
 from alphafair.errors import InvalidArgument
 from tests.clocks import Clock
 from tests.postgres import Server
@@ -198,7 +198,7 @@ def test_one_of_two_creations_wins(url: str) -> None:
             except RequestError as refused:
                 outcomes.append(refused.code)
 
-        with mock.patch.object(Writers, "_find"):  # neither sees the other in time
+        with mock.patch.object(AllWriters, "_find"):  # neither sees the other in time
             threads = [
                 threading.Thread(target=create, args=each) for each in ((first, ["a", "b"]), (second, ["c", "d"]))
             ]
