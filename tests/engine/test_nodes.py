@@ -62,9 +62,8 @@ def nodes(url: str) -> Iterator[Nodes]:
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair-bandit", "hedge", "fair-cb"])
 def test_nodes_take_turns(url: str, policy: str) -> None:
     full = policy == "hedge"
-    settings: dict[str, Any] = {"horizon": 1000} if policy == "fair-cb" else {}
     with Engine.open(url, seed=1) as first, Engine.open(url, seed=2) as second:
-        first.create("home", arms=ARMS, policy=policy, **settings)
+        first.create("home", arms=ARMS, policy=policy)
         ids: list[str] = []
         for k in range(40):
             here, there = (first, second) if k % 3 else (second, first)

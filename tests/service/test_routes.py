@@ -16,7 +16,7 @@ import pytest
 
 from alphafair import Client, ServiceError, metrics
 from alphafair.engine import Engine, Unavailable
-from alphafair.engine import writer as queue_module
+from alphafair.engine import writer as writer_module
 from alphafair.service import keys
 from alphafair.service.http.connections import MAX_HEADER_BYTES, MAX_TARGET_BYTES
 from alphafair.service.routes import ENDPOINTS
@@ -504,7 +504,7 @@ def test_no_stack_trace_leaves_the_process(tmp_path: Path, monkeypatch: pytest.M
         shop.post("", {"name": "home", "arms": ["ada", "ben"]})
         monkeypatch.setattr(shop.engine, "pause", fail)
         paused = shop.http.patch("/v1/experiments/home", json={"paused": True})
-        monkeypatch.setattr(queue_module.CommandQueue, "_answer", fail)
+        monkeypatch.setattr(writer_module.Writer, "_answer", fail)
         for answer in (paused, shop.post("/home/decisions", {"context": "v"})):
             assert (answer.status_code, error(answer)["code"]) == (500, "internal")
             assert "secret" not in answer.text
