@@ -4,6 +4,60 @@ from tests.seeded import Fault
 
 FAULTS = (
     Fault(
+        "math/log_barrier.py",
+        "        q0 += p[n - 1] * p[n - 1]",
+        "        q0 -= p[n - 1] * p[n - 1]",
+        ("tests/math/test_math.py::test_the_search_for_the_stability_begins_beside_its_end",),
+    ),
+    Fault(
+        "offline/__init__.py",
+        "welfare_gap * money + max(ROUNDING * abs(value), LEAST_GAP)",
+        "welfare_gap * money",
+        ("tests/offline/test_alpha.py::test_the_gap_of_a_value_covers_its_rounding",),
+    ),
+    Fault(
+        "policy/group_accounts.py",
+        "        memory.arms[earned_row] = 1.0",
+        "        memory.arms[earned_row] = 2.0",
+        ("tests/algorithms/test_grouped.py::test_every_group_and_every_arm_starts_with_1",),
+    ),
+    Fault(
+        "policy/group_accounts.py",
+        "memory.arms[ACCOUNT.account] = 1.0 / live.entitlements[live.of_arms]",
+        "memory.arms[ACCOUNT.account] = 1.0 / live.entitlements[live.of_arms] ** 0.5",
+        ("tests/algorithms/test_grouped.py::test_every_group_and_every_arm_starts_with_1",),
+    ),
+    Fault(
+        "cli/evaluate.py",
+        "return np.stack(columns, axis=1)[[places[label] for label in contexts]]",
+        "return np.stack(columns, axis=1)[: len(contexts)]",
+        ("tests/cli/test_logs.py::test_distributions_from_a_file_are_those_of_their_labels",),
+    ),
+    Fault(
+        "checks/conformance.py",
+        'assert not decision.probabilities.flags.writeable, "a',
+        'assert decision is not None, "a',
+        ("tests/checks/test_checks.py::test_every_promise_of_a_check_is_kept_apart",),
+    ),
+    Fault(
+        "checks/conformance.py",
+        'assert np.array_equal(decision.probabilities, p), "choose',
+        'assert len(p) > 0, "choose',
+        ("tests/checks/test_checks.py::test_every_promise_of_a_check_is_kept_apart",),
+    ),
+    Fault(
+        "checks/conformance.py",
+        'assert np.array_equal(decision.probabilities, kept), "an old',
+        'assert len(kept) > 0, "an old',
+        ("tests/checks/test_checks.py::test_every_promise_of_a_check_is_kept_apart",),
+    ),
+    Fault(
+        "checks/conformance.py",
+        "assert available[decision.arm], f",
+        "assert True, f",
+        ("tests/checks/test_checks.py::test_every_promise_of_a_check_is_kept_apart",),
+    ),
+    Fault(
         "math/adahedge.py",
         "return 1.0 / (1.0 + math.exp(-log_odds(ahead, gaps)))",
         "return 1.0 / (1.0 + math.exp(log_odds(ahead, gaps)))",
