@@ -16,7 +16,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, run
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
 from alphafair.engine.state.experiment import same_state
-from alphafair.engine.store.dialect import NEWEST, SQLITE
+from alphafair.engine.store.dialect import FIRST, NEWEST, SQLITE
 from alphafair.engine.store.migrate import older
 from alphafair.errors import InvalidArgument
 from tests.clocks import Clock
@@ -555,7 +555,8 @@ def test_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    assert [number for number, _, _ in older(SQLITE)] == list(range(1, NEWEST))
+    assert [step.number for step in (*older(SQLITE), *SQLITE.steps)] == list(range(1, NEWEST + 1))
+    assert SQLITE.steps[0].number == FIRST
 
 
 def test_verify_finds_every_forgery(tmp_path: Path) -> None:
