@@ -51,7 +51,7 @@ MEASURED = ("math/*", "algorithms/*", "offline/*", "policy/memory.py", "metrics.
 
 
 def run(files: list[str], *, more: bool) -> bool:
-    options = ["-q", "-n", "2", "--dist", "worksteal", "-m", "not compiled", "--cov=alphafair", "--cov-branch"]
+    options = ["-q", "-n", "2", "--dist", "loadfile", "-m", "not compiled", "--cov=alphafair", "--cov-branch"]
     options += ["--cov-report=", *(["--cov-append"] if more else [])]
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     return subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=ROOT, env=environment).returncode == 0
