@@ -124,7 +124,7 @@ FAULTS = (
         "service/page/marks.py",
         "recent > max(EXPIRED_SHARE, EXPIRED_RISE * before)",
         "recent > EXPIRED_SHARE",
-        ("tests/page/test_page.py::test_rising_expiries_are_marked",),
+        ("tests/page/test_page.py::test_expiries_that_do_not_rise_are_not_marked",),
     ),
     Fault(
         "service/page/marks.py",

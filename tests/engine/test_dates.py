@@ -46,11 +46,6 @@ EDGES = [
 STORED = {"after the last year": LAST + 86_340 * 1_000_000, "before the first": FIRST - 14 * 3600 * 1_000_000}
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "shop.db"
-
-
 def test_moments_and_dates_are_the_same() -> None:
     for text in ("0001-01-01", "9999-12-31T23:59:59.999999", "2024-02-29T12:00:00.000001+05:30", "1969-12-31T23:59"):
         date = datetime.fromisoformat(text)

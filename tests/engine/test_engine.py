@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,6 @@ from tests.stores import (
 LATE = "select d.position, l.reward from late_reward l join decision d on d.event = l.decision order by l.event"
 
 pytestmark = both_stores
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    engine = Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock)
-    yield engine
-    engine.close()
 
 
 def reopened(engine: Engine, clock: Clock) -> Engine:

@@ -789,8 +789,10 @@ def test_silence_is_marked(timed: Running, clock: Clock) -> None:
     play(timed.engine, "home", 20)
     timed.engine.submit([Decide("home", "v")] * 100)
     assert codes(timed) == []
-    clock.now += 300.0
+    clock.now += 50.0
     timed.engine.decide("home", "v")
+    assert codes(timed) == []  # less than a minute is no silence, however quick rewards were
+    clock.now += 250.0
     (mark,) = get(timed, "/experiments/home/live.json")["marks"]
     assert (mark["code"], mark["severity"]) == ("no_rewards", "warning")
     assert mark["sentence"] == "No reward has arrived for 5 minutes, while 101 decisions were made."
@@ -821,6 +823,18 @@ def test_rising_expiries_are_marked(timed: Running, clock: Clock) -> None:
     clock.now += 2000.0
     timed.engine.expire()
     assert "expiries_rising" in codes(timed)
+
+
+def test_expiries_that_do_not_rise_are_not_marked(timed: Running, clock: Clock) -> None:
+    """Two in three decisions never get a reward, which is as it always was."""
+    for _ in range(40):
+        play(timed.engine, "home", 20)
+        timed.engine.submit([Decide("home", "v")] * 36)
+        clock.now += 500.0
+        timed.engine.expire()
+    summary = timed.service.reports.overview("home").summary
+    assert summary.expired[: summary.n_buckets].sum() > 1000
+    assert codes(timed) == []
 
 
 def test_a_failing_policy_and_a_slow_disk_are_marked(timed: Running) -> None:
