@@ -88,7 +88,7 @@ FAULTS = (
         "service/page/views.py",
         "since <= spans[-1][1]",
         "since < 0",
-        ("tests/page/test_page.py::test_entitlements_have_a_history",),
+        ("tests/page/test_page.py::test_the_lifetimes_of_a_group_are_those_of_its_arms_together",),
     ),
     Fault(
         "service/page/views.py",

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphafair import AsyncClient, Client, ServiceError
@@ -666,6 +666,7 @@ OUTCOMES: dict[str, Reply | Lost] = {
 HARMLESS = {"busy", "too many", "refused connection"}
 
 
+@settings(deadline=None, derandomize=True)
 @given(
     repeatable=st.booleans(),
     retries=st.integers(0, 6),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -27,7 +28,7 @@ from alphafair.engine.state.summary import SECOND, Summary
 from alphafair.groups import Groups
 from alphafair.service import keys, shared
 from alphafair.service.api.handlers import CHANGE_OPTIONS
-from alphafair.service.page import calculations, marks, sentences, watchers
+from alphafair.service.page import calculations, marks, sentences, views, watchers
 from alphafair.service.page import handlers as page_handlers
 from alphafair.service.page.files import PageFiles, Shown
 from alphafair.service.page.views import sparkline
@@ -37,7 +38,7 @@ from alphafair_client.api import ChangeRequest
 from tests.clocks import Clock
 from tests.page.visiting import PAGES, Events, applied, get, play, watching
 from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
-from tests.stores import both_stores, live_state, open_store
+from tests.stores import both_stores, live_state, open_store, sqlite_only
 
 pytestmark = both_stores
 
@@ -103,6 +104,22 @@ def test_entitlements_have_a_history(shop: Running) -> None:
     assert found["ada"] == [[changes["create"], changes["retire_arm"]]]
     assert found["ben"] == [[changes["create"], None]]
     assert found["dan"] == [[changes["add_arm"], None]]
+
+
+@sqlite_only("asks no store")
+@pytest.mark.parametrize(
+    ("lifetimes", "spans"),
+    [
+        ([(0, 10), (5, 20), (30, None)], [(0, 20), (30, None)]),
+        ([(5, 8), (0, 10)], [(0, 10)]),
+        ([(0, 10), (10, 20)], [(0, 20)]),
+        ([(0, None), (3, 9)], [(0, None)]),
+        ([(0, 10), (11, 12)], [(0, 10), (11, 12)]),
+    ],
+)
+def test_the_lifetimes_of_a_group_are_those_of_its_arms_together(lifetimes: Any, spans: Any) -> None:
+    found: Any = SimpleNamespace(lifetimes=lifetimes)
+    assert views._spans(found, range(len(lifetimes))) == spans
 
 
 def test_the_current_period_has_shares_of_its_own(shop: Running) -> None:
