@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# Files are not divided among workers, which would make their fixtures twice; the longest come first.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run serve docs docs-serve check test pythons soak bench lint lock sbom dist clean
 

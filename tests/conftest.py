@@ -10,8 +10,10 @@ one to the last bit, so it leaves this check out.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +26,10 @@ from alphafair import metrics, offline_optimum, run
 from alphafair.groups import Groups
 from alphafair.offline import context_reward_totals, present_arms
 from alphafair.values import Policy, Stream, Trace
-from tests import INTERPRETED, postgres
+from tests import INTERPRETED, ROOT, postgres
 from tests.certificates import check_certificates
+
+SLOW = ROOT / "tests" / "slow.json"  # what takes more than 0.3 s: see tests/durations.py
 
 
 def totals_by_epoch(stream: Stream, delays: Any) -> np.ndarray:
@@ -100,6 +104,15 @@ def _store_of_run(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with on_postgres(request.getfixturevalue("postgres_server")):
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest come first, so that all workers end at about the same time (`--dist loadfile`)."""
+    slow: dict[str, float] = json.loads(SLOW.read_text())
+    costs = Counter[str]()
+    for name, seconds in slow.items():
+        costs[name.rpartition(" of ")[2].partition("::")[0]] += seconds
+    items.sort(key=lambda item: -costs[item.nodeid.partition("::")[0]])  # stable: a file keeps its order
 
 
 @pytest.hookimpl(wrapper=True)

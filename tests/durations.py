@@ -78,7 +78,7 @@ def write_slow(found: list[dict[str, Any]]) -> None:
     for row in found:
         if row["processor"] > FAST or row["wall"] > LONG_WAIT:
             name, file = row["name"], row["name"].rpartition(" of ")[2].partition("::")[0]
-            if row["kind"] == "fixture" and "(function)" not in name:
+            if row["kind"] == "fixture" and "(function)" not in name and file:  # one of a session has none
                 fixtures[f"{name.partition(' ')[0]} of {file}"] = row["processor"]
             elif row["kind"] == "test":
                 slow[name] = row["processor"]

@@ -405,6 +405,7 @@ class FairCB(Policy):
 
     With known weights q one run of `pull_floor_step`; otherwise epochs of 1, 2, 4, .. updates, each
     from zero losses with the frequencies q and the slack 4 sqrt(s) + 2 s, s = M ln(TM) / seen.
+    Without a horizon T is the number of the round, of an epoch its last one.
     """
 
     def __init__(
@@ -413,7 +414,7 @@ class FairCB(Policy):
         n_arms: int,
         *,
         pull_share: float,
-        horizon: int,
+        horizon: int | None = None,
         feedback: Feedback = "bandit",
         context_weights: Vector | None = None,
     ) -> None:
@@ -424,9 +425,9 @@ class FairCB(Policy):
         even = np.full(n_contexts, 1 / n_contexts)
         self.weights = even if context_weights is None else context_weights
         self.floor = pull_share if self.known else 0.0
-        self.rate = self.rate_over(horizon if self.known else 1)
+        self.rate = self.rate_over((horizon or 1) if self.known else 1)
 
-    def rate_over(self, n_rounds: int) -> float:
+    def rate_over(self, n_rounds: float) -> float:
         """Bandit sqrt(M ln N / (T N)), full information sqrt(2 M ln N / T)."""
         factor = 2.0 if self.feedback == "full" else 1 / self.n_arms
         return float(np.sqrt(factor * self.n_contexts * np.log(self.n_arms) / n_rounds))
@@ -443,14 +444,15 @@ class FairCB(Policy):
         rows = [-with_equal_shares(-row[kept], len(entries), rate) for row in self.losses]
         super().change_arms(kept, entries)
         self.losses = np.array(rows)
-        self.rate = self.rate_over(self.horizon if self.known else self.epoch_length)
+        self.rate = self.rate_over((self.horizon or self.counts.sum() + 1) if self.known else self.epoch_length)
         self.distributions, _ = pull_floor_step(self.losses, self.weights, self.floor, self.rate)
 
     def start_epoch(self) -> None:
         """Twice the length; q, floor and rate from the contexts seen; losses forgotten."""
         self.epoch_length *= 2
         seen = self.epoch_length - 1
-        spread = self.n_contexts * np.log(self.horizon * self.n_contexts) / seen
+        horizon = self.horizon or 2 * self.epoch_length - 1
+        spread = self.n_contexts * np.log(horizon * self.n_contexts) / seen
         self.weights = self.counts / seen
         self.floor = self.pull_share - float(4 * np.sqrt(spread) + 2 * spread)
         self.rate = self.rate_over(self.epoch_length)
@@ -465,6 +467,8 @@ class FairCB(Policy):
         self.counts[context] += 1
         if not self.known and self.counts.sum() == 2 * self.epoch_length - 1:
             self.start_epoch()
+        if self.known and self.horizon is None:
+            self.rate = self.rate_over(self.counts.sum() + 1)
         self.distributions, _ = pull_floor_step(self.losses, self.weights, self.floor, self.rate)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from alphafair.engine.store.dialect import NEWEST, SQLITE
+from alphafair.engine.store.dialect import FIRST, SQLITE
 from alphafair.engine.store.migrate import MOVED, older
 
 STEPS = {number: text for number, _, text in older(SQLITE)}
@@ -50,11 +50,11 @@ insert into erasure select event from present_erasure;
 def take_back(file: sqlite3.Connection, number: int) -> None:
     """Take the steps after this one back, the last one first."""
     ((last,),) = file.execute("select max(number) from migration").fetchall()
-    if last == NEWEST > number:
+    if last == FIRST > number:
         _to_12(file)
-    if number == NEWEST:
+    if number == FIRST:
         return
-    for step in range(NEWEST - 1, number, -1):
+    for step in range(FIRST - 1, number, -1):
         if step in UNDO:
             for statement in UNDO[step]:
                 file.execute(statement)

@@ -32,8 +32,14 @@ from tests.imports import Imports
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "alphafair"
+CLIENT = "alphafair_client"  # its files have this before their names
 FAILED = (1, 2)  # codes with which pytest ends when tests fail, or cannot be collected
 AT_ONCE = (4, 12, 200)  # test files of a fault at random: the closest first
+
+
+def source_of(file: str) -> Path:
+    """Where a file of the table is in this tree."""
+    return (ROOT / "client" / "src" if file.startswith(f"{CLIENT}/") else PACKAGE) / file
 
 
 class Fault(NamedTuple):
@@ -44,9 +50,8 @@ class Fault(NamedTuple):
     after: str
     tests: tuple[str, ...]
 
-    @property
-    def room(self) -> str:
-        return self.file.partition("/")[0].removesuffix(".py")
+    def is_in(self, room: str) -> bool:
+        return self.file.startswith((f"{room}/", f"{room}.py"))
 
     def applied(self, text: str) -> str:
         assert text.count(self.before) == 1, f"{self.file} has {text.count(self.before)} times: {self.before}"
@@ -54,11 +59,12 @@ class Fault(NamedTuple):
 
 
 class Copy:
-    """A copy of the package that tests import in place of the installed one."""
+    """A copy of both packages that tests import in place of the installed ones."""
 
     def __init__(self, folder: Path) -> None:
         self.package = folder / "src" / "alphafair"
-        shutil.copytree(PACKAGE, self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, target in ((PACKAGE, self.package), (source_of(f"{CLIENT}/"), folder / "src" / CLIENT)):
+            shutil.copytree(name, target, ignore=shutil.ignore_patterns("__pycache__"))
         self.folder = folder
         for path in ROOT.iterdir():  # what the package finds beside itself, such as data
             if path.name != "src" and not path.name.startswith("."):
@@ -66,7 +72,7 @@ class Copy:
 
     @contextmanager
     def changed(self, file: str, text: str) -> Iterator[None]:
-        path = self.package / file
+        path = (self.package.parent if file.startswith(f"{CLIENT}/") else self.package) / file
         before = path.read_text()
         self._write(path, text)
         try:
@@ -96,6 +102,8 @@ class Copy:
             "0",
             "-p",
             "no:cacheprovider",
+            "-o",
+            f"pythonpath={self.folder / 'src'} {ROOT}",
             "--tb=line",
             *chosen,
         ]
@@ -134,7 +142,7 @@ def play_table(copy: Copy, faults: Sequence[Fault], seconds: float) -> int:
             return len(mine)
         for fault in mine:
             started = time.monotonic()
-            with copy.changed(fault.file, fault.applied((PACKAGE / fault.file).read_text())):
+            with copy.changed(fault.file, fault.applied(source_of(fault.file).read_text())):
                 code, printed = copy.run(fault.tests, seconds, interpreted=interpreted)
             seen = code in FAILED or code is None
             missed += not seen
@@ -185,7 +193,7 @@ def problems(faults: Sequence[Fault]) -> list[str]:
     found = []
     known: dict[str, set[str]] = {}
     for fault in faults:
-        text = (PACKAGE / fault.file).read_text() if (PACKAGE / fault.file).is_file() else ""
+        text = source_of(fault.file).read_text() if source_of(fault.file).is_file() else ""
         if text.count(fault.before) != 1:
             found.append(f"{fault.file} has {text.count(fault.before)} times: {fault.before}")
         elif fault.file.endswith(".py"):
@@ -204,7 +212,7 @@ def main() -> int:
     from tests.seeded_faults import FAULTS
 
     parser = argparse.ArgumentParser(prog="python -m tests.seeded", description="Does the suite notice errors?")
-    parser.add_argument("--only", action="append", metavar="ROOM", help="a folder or module of the package")
+    parser.add_argument("--only", action="append", metavar="ROOM", help="a folder or module, such as service/page")
     parser.add_argument("--random", type=int, metavar="N", help="draw so many faults in place of those of the table")
     parser.add_argument("--seed", type=int, default=1, help="of the faults at random")
     parser.add_argument("--seconds", type=float, default=120.0, help="limit for the tests of one fault")
@@ -214,7 +222,7 @@ def main() -> int:
         if chosen.random:
             play_random(copy, chosen.random, chosen.seed, chosen.only, chosen.seconds)
             return 0
-        faults = [fault for fault in FAULTS if not chosen.only or fault.room in chosen.only]
+        faults = [fault for fault in FAULTS if not chosen.only or any(map(fault.is_in, chosen.only))]
         missed = play_table(copy, faults, chosen.seconds)
     print(f"{len(faults) - missed} of {len(faults)} seeded faults are seen")
     return 1 if missed else 0

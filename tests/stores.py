@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from alphafair.engine import Engine, addresses
-from alphafair.engine.memory import Memory
+from alphafair.engine.memory import EngineMemory
 from alphafair.engine.store.ledger import EVENT_TABLES
 from alphafair.engine.store.postgres import PostgresStore
 from alphafair.engine.store.sqlite import SqliteStore
@@ -48,7 +48,7 @@ def writer_of(engine: Engine, name: str | None = None) -> Writer:
     return only
 
 
-def live_state(engine: Engine, name: str | None = None) -> Memory:
+def live_state(engine: Engine, name: str | None = None) -> EngineMemory:
     """What is in memory: of the writer of an experiment, or of the only one."""
     return writer_of(engine, name).memory
 

@@ -35,6 +35,17 @@ from tests.algorithms.test_events import GROUPS, KINDS
 from tools.site.illustrations import listed_twice
 
 
+def test_every_group_and_every_arm_starts_with_1() -> None:
+    """The account of a group, over its entitlement, is in each of its arms; what arms earned counts from 1, too."""
+    policy = AlphaFairAdaptive(2, 3, groups=Groups(["a", "a", "b"], entitlements={"a": 4.0}))
+    arrays = policy.snapshot().arrays
+    assert arrays["account"].tolist() == [0.25, 0.25, 1.0]
+    assert (arrays["earned"].tolist(), policy.accounts.tolist()) == ([1.0] * 3, [1.0, 1.0])
+    assert policy.cumulative_rewards.tolist() == [0.0] * 3
+    policy.update(policy.choose(0, available=[False, True, False]), 0.5)
+    assert (policy.accounts.tolist(), policy.cumulative_rewards.tolist()) == ([1.5, 1.0], [0.0, 0.5, 0.0])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_of_one_arm_change_nothing_to_the_last_bit(kind: str) -> None:
     made, _, options = KINDS[kind]

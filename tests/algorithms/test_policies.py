@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 import alphafair
 from alphafair import (
@@ -55,6 +56,8 @@ PAIRS: dict[str, tuple[type[BasePolicy], type[naive.Policy], dict[str, Any]]] = 
     "fair-cb-full": (FairCB, naive.FairCB, {"feedback": "full"}),
     "fair-cb-epochs-bandit": (FairCB, naive.FairCB, {"feedback": "bandit", "epochs": True}),
     "fair-cb-epochs-full": (FairCB, naive.FairCB, {"feedback": "full", "epochs": True}),
+    "fair-cb-anytime-bandit": (FairCB, naive.FairCB, {"feedback": "bandit", "horizon": None}),
+    "fair-cb-anytime-epochs": (FairCB, naive.FairCB, {"feedback": "full", "horizon": None, "epochs": True}),
     "uniform": (alphafair.Uniform, naive.Uniform, {}),
 }
 
@@ -63,7 +66,7 @@ def make_pair(name: str, n_contexts: int, n_arms: int, rng: np.random.Generator)
     ours, oracle, options = PAIRS[name]
     options = dict(options)
     if ours is FairCB:
-        options |= {"pull_share": 0.7 / n_arms, "horizon": 100}
+        options = {"pull_share": 0.7 / n_arms, "horizon": 100, **options}
         if not options.pop("epochs", False):
             options["context_weights"] = rng.dirichlet(np.ones(n_contexts))
     return ours(n_contexts, n_arms, **options), oracle(n_contexts, n_arms, **options)
@@ -134,6 +137,27 @@ def test_fair_cb_keeps_every_floor() -> None:
             policy.update(decision, rewards if feedback == "full" else float(rewards[decision.arm]))
             assert policy.marginals.min() >= 0.15 - 1e-12, f"round {t}: {policy.marginals}"
         assert policy.marginals.min() < 0.15 + 1e-6, "the floor never mattered, so this test shows nothing"
+
+
+def test_fair_cb_without_a_horizon_keeps_its_bound_after_any_number_of_rounds() -> None:
+    """Regret against the best distributions with the floors, by linear programming, on losses that change sides."""
+    weights, m, n, floor = np.array([0.7, 0.3]), 2, 3, 0.2
+    rng = np.random.default_rng(5)
+    policy = FairCB(m, n, pull_share=floor, context_weights=weights, feedback="full")
+    losses, paid, worst = np.zeros((m, n)), 0.0, 0.0
+    floors = -np.hstack([weight * np.eye(n) for weight in weights])
+    for t in range(1, 401):
+        context = int(rng.random() < weights[1])
+        rewards = (rng.random(n) < ([0.9, 0.5, 0.1] if t <= 200 else [0.0, 0.5, 1.0])).astype(float)
+        decision = policy.choose(context)
+        paid += policy.probabilities(context) @ (1.0 - rewards)
+        policy.update(decision, rewards)
+        losses[context] += 1.0 - rewards
+        assert policy.marginals.min() >= floor - 1e-12
+        if t in (1, 5, 25, 100, 200, 300, 400):
+            best = linprog(losses.ravel(), floors, np.full(n, -floor), np.kron(np.eye(m), np.ones(n)), np.ones(m)).fun
+            worst = max(worst, (paid - best) / (1.5 * np.sqrt(2.0 * t * m * np.log(n))))
+    assert 0.1 < worst <= 1.0, worst
 
 
 def test_settings_known_from_a_stream() -> None:

@@ -234,6 +234,84 @@ class HalfDone(EpsilonGreedy):
         super().update(decision, reward)
 
 
+class OneBuffer(EpsilonGreedy):
+    """Returns the same array in every decision."""
+
+    buffer = np.zeros(4)
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        decision = super().choose(context, rng=rng, available=available)
+        self.buffer = self.buffer if self.n_arms == 4 else np.zeros(self.n_arms)
+        self.buffer[:] = decision.probabilities
+        return decision._replace(probabilities=self.buffer)
+
+
+class AnswersOtherwise(EpsilonGreedy):
+    """Says that it draws arms in the reverse order."""
+
+    def probabilities(self, context: int, *, available: Any = None) -> np.ndarray:
+        return super().probabilities(context, available=available)[::-1]
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        p = np.array(super().probabilities(context, available=available))
+        p.setflags(write=False)
+        arm = int(np.searchsorted(np.cumsum(p), (self.own_numbers if rng is None else rng).random(), side="right"))
+        return Decision(int(context), arm, float(p[arm]), p)
+
+
+class DrawsTheImpossible(EpsilonGreedy):
+    """Without exploration the last arm has no probability, and is drawn by the largest uniform number."""
+
+    def __init__(self, n_contexts: int, n_arms: int, *, seed: int | None = None) -> None:
+        super().__init__(n_contexts, n_arms, epsilon=0.0, seed=seed)
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        p = self.probabilities(context, available=available)
+        uniform = (self.own_numbers if rng is None else rng).random()
+        arm = self.n_arms - 1 if uniform > 0.999999 else int(p.argmax())
+        return Decision(int(context), arm, float(p[arm]), p)
+
+
+class Deaf(EpsilonGreedy):
+    """Draws by its own random numbers, whatever it is given."""
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        return super().choose(context, available=available)
+
+
+class DrawsMasked(EpsilonGreedy):
+    """Draws an arm with a mask as without one."""
+
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        arm, p = super().choose(context, rng=rng).arm, self.probabilities(context, available=available)
+        return Decision(int(context), arm, float(p[arm]), p)
+
+
+class PropensityWithoutMask(EpsilonGreedy):
+    def choose(self, context: int, *, rng: Any = None, available: Any = None) -> Decision:
+        decision = super().choose(context, rng=rng, available=available)
+        return decision._replace(propensity=float(self.probabilities(context)[decision.arm]))
+
+
+class WritesToRewards(Hedge):
+    def update(self, decision: Decision, reward: Any) -> None:
+        super().update(decision, reward)
+        if reward.flags.writeable:
+            reward *= 0.5
+
+
+class RetiresTwice(EpsilonGreedy):
+    def retire(self, arm: int) -> None:
+        if self.live[arm]:
+            super().retire(arm)
+
+
+class ForgetsNewContexts(EpsilonGreedy):
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self.n_contexts = min(self.n_contexts, 3)
+
+
 COMPILED = False  # True in machine code, as `_flags` says
 
 
@@ -295,6 +373,21 @@ BROKEN = {
     OtherwiseWhenInterpreted: "interpreted_equals_compiled",
     Hoards: "memory_does_not_grow",
 }
+PROMISES = (  # of one check, by what it says where they are broken
+    (OneBuffer, "propensity_is_the_frequency", "a decision's probabilities must be read-only"),
+    (OneBuffer, "inputs_are_not_touched", "an old decision was written to"),
+    (AnswersOtherwise, "propensity_is_the_frequency", "choose and probabilities disagree"),
+    (DrawsTheImpossible, "one_uniform_per_choice", "drew an arm of probability 0"),
+    (Deaf, "same_uniforms_same_path", "two equal runs earned differently"),
+    (Moody, "same_uniforms_same_path", "one seed, two paths"),
+    (MaskBlind, "masked_arms_are_never_drawn", "a masked arm has a positive probability"),
+    (DrawsMasked, "masked_arms_are_never_drawn", "was drawn though it was masked"),
+    (PropensityWithoutMask, "masked_arms_are_never_drawn", "the propensity of a masked choice is not the true one"),
+    (WritesToMasks, "inputs_are_not_touched", "the mask was written to"),
+    (WritesToRewards, "inputs_are_not_touched", "the rewards were written to"),
+    (RetiresTwice, "retired_arms_are_never_drawn", "a retired arm was retired again, and no error was raised"),
+    (ForgetsNewContexts, "contexts_may_be_added", "a snapshot forgot the grown contexts"),
+)
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
@@ -302,6 +395,12 @@ def test_a_broken_policy_fails_the_right_check(kind: type) -> None:
     subject = checks.Subject(kind, {})
     with pytest.raises((AssertionError, ValueError)):
         checks.CHECKS[BROKEN[kind]](subject)
+
+
+@pytest.mark.parametrize(("kind", "check", "words"), PROMISES)
+def test_every_promise_of_a_check_is_kept_apart(kind: type, check: str, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        checks.CHECKS[check](checks.Subject(kind, {}))
 
 
 def test_every_check_is_documented() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from alphafair import Log, tables
 from alphafair.cli import _logs
+from alphafair.cli.evaluate import read_distributions
 from alphafair.evaluation import evaluate, frontier
 from tests.cli.test_commands import run
 from tests.evaluation.test_evaluate import made_log, world
@@ -61,6 +62,18 @@ def test_evaluate_prints_the_numbers_of_the_library(log_file: Path, tmp_path: Pa
     page = (tmp_path / "evaluate.html").read_text(encoding="utf-8")
     assert "What is assumed" in page
     assert "trustworthy" in page
+
+
+def test_distributions_from_a_file_are_those_of_their_labels(log_file: Path, tmp_path: Path) -> None:
+    """Rows and columns may have any order, which need not be that of the log, and there may be more of them."""
+    log = Log.from_table(log_file, context="who")
+    assert log.context_labels is not None
+    given = np.random.default_rng(0).dirichlet(np.ones(4), 5)
+    rows = [4, 2, 0, 3, 1]
+    table = {"context": [f"user {c}" for c in rows], **{str(arm): given[rows, arm] for arm in (2, 0, 3, 1)}}
+    pl.DataFrame(table).write_csv(tmp_path / "own.csv")
+    expected = given[[int(label.split()[1]) for label in log.context_labels]]
+    assert np.array_equal(read_distributions(tmp_path / "own.csv", log), expected)
 
 
 def test_evaluate_lets_policies_learn(log_file: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -49,6 +49,7 @@ def read_by_libpq(url: str) -> dict[str, Any]:
     return psycopg.conninfo.conninfo_to_dict(str(DatabaseUrl.parse(url).with_schema(None)))
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.text(st.sampled_from("abc019#/?@:%&=+,. []~"), min_size=1))
 @example("s3c@re/t?p#w")
 @example("1/x?sslmode=disable")

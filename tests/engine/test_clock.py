@@ -51,11 +51,6 @@ def machine() -> Machine:
     return Machine()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "shop.db"
-
-
 def times(path: Path) -> list[int]:
     found = [execute(path, f"select at from {table}") for table in ("change", "decision", "reward")]
     return sorted(at for rows in found for (at,) in rows)

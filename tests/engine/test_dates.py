@@ -16,7 +16,7 @@ from alphafair import Engine, validate
 from alphafair.cli import app
 from alphafair.engine import Unavailable, Uncertain
 from alphafair.engine.dates import FIRST, LAST, date_of, microseconds
-from alphafair.engine.memory import Memory
+from alphafair.engine.memory import EngineMemory
 from alphafair.engine.reports import Reports
 from alphafair.engine.state.experiment import Experiment
 from alphafair.engine.state.status import status_of
@@ -44,11 +44,6 @@ EDGES = [
     "2024-02-29T12:00+05:30",
 ]
 STORED = {"after the last year": LAST + 86_340 * 1_000_000, "before the first": FIRST - 14 * 3600 * 1_000_000}
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "shop.db"
 
 
 def test_moments_and_dates_are_the_same() -> None:
@@ -238,7 +233,7 @@ def unavailable(*arguments: Any, **named: Any) -> Any:
 
 AFTER = {
     "a change": (Experiment, "apply", failing, lambda engine: engine.set_alpha("home", 0.5), "set_alpha"),
-    "a period": (Memory, "find_periodic", failing, lambda engine: engine.set_period("home", "1d"), "set_period"),
+    "a period": (EngineMemory, "find_periodic", failing, lambda engine: engine.set_period("home", "1d"), "set_period"),
     "a rollback": (Experiment, "note", failing, lambda engine: engine.rollback("home", 1), "rollback"),
 }
 
@@ -275,7 +270,7 @@ def test_an_erasure_that_cannot_be_completed_is_uncertain(path: Path) -> None:
 def test_a_new_experiment_that_cannot_be_added_is_uncertain(path: Path) -> None:
     with Engine.open(path, seed=0) as engine:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Memory, "add", failing)
+            patch.setattr(EngineMemory, "add", failing)
             with pytest.raises(Uncertain):
                 engine.create("home", arms=ARMS)
         assert engine.experiments() == ["home"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, Engine, Log, evaluation, load_policy, run
 from alphafair.engine import Activate, Decide, Mismatch, Outcome, Receipt, RequestError, Reward, Unavailable, restore
 from alphafair.engine.state.experiment import same_state
-from alphafair.engine.store.dialect import NEWEST, SQLITE
+from alphafair.engine.store.dialect import FIRST, NEWEST, SQLITE
 from alphafair.engine.store.migrate import older
 from alphafair.errors import InvalidArgument
 from tests.clocks import Clock
@@ -36,18 +35,6 @@ from tests.stores import (
 LATE = "select d.position, l.reward from late_reward l join decision d on d.event = l.decision order by l.event"
 
 pytestmark = both_stores
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    engine = Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock)
-    yield engine
-    engine.close()
 
 
 def reopened(engine: Engine, clock: Clock) -> Engine:
@@ -555,7 +542,8 @@ def test_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    assert [number for number, _, _ in older(SQLITE)] == list(range(1, NEWEST))
+    assert [step.number for step in (*older(SQLITE), *SQLITE.steps)] == list(range(1, NEWEST + 1))
+    assert SQLITE.steps[0].number == FIRST
 
 
 def test_verify_finds_every_forgery(tmp_path: Path) -> None:

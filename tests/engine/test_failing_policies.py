@@ -124,11 +124,6 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "shop.db"
-
-
-@pytest.fixture
 def engine(path: Path) -> Iterator[Engine]:
     with Engine.open(path, seed=1) as engine:
         engine.create("good", arms=ARMS)

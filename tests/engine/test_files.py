@@ -22,11 +22,6 @@ from tests.serving import ARMS, running, wait_until_ready
 from tests.stores import rows_of
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "shop.db"
-
-
 def made(path: Path) -> Path:
     with Engine.open(path, seed=1) as engine:
         engine.create("home", arms=ARMS)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import Client, Engine, Groups
+from alphafair import POLICIES, Client, Engine, Groups, Uniform
 from alphafair.engine import GroupStatus, RequestError
 from alphafair.errors import InvalidArgument
 from tests.serving import error, running
@@ -181,10 +181,17 @@ def test_groups_can_be_passed_in_four_forms(tmp_path: Path) -> None:
         assert [type(label) for label in labels] == [str] * 3
 
 
-def test_a_required_setting_is_named(tmp_path: Path) -> None:
+def test_a_required_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(Uniform):
+        name = "own"
+
+        def __init__(self, n_contexts: int, n_arms: int, *, horizon: int, seed: int | None = None) -> None:
+            super().__init__(n_contexts, n_arms, seed=seed)
+
+    monkeypatch.setitem(POLICIES, "own", Own)
     with Engine.open(tmp_path / "shop.db") as engine:
-        with pytest.raises(RequestError, match="horizon must be passed: fair-cb requires it"):
-            engine.create("home", arms=ARMS, policy="fair-cb")
+        with pytest.raises(RequestError, match="horizon must be passed: own requires it"):
+            engine.create("home", arms=ARMS, policy="own")
         assert engine.experiments() == []
 
 

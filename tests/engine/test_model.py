@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
 from alphafair.errors import InvalidArgument
+from tests import FULL
 from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, rows_of
 
 pytestmark = both_stores
@@ -633,7 +634,7 @@ def _small_pages() -> Iterator[None]:
 
 def test_the_engine_and_the_model_never_disagree() -> None:
     some = settings(
-        max_examples=8 if is_postgres() else 25,
+        max_examples=(25 if FULL else 12) if not is_postgres() else (8 if FULL else 4),
         stateful_step_count=40,
         deadline=None,
         derandomize=True,

@@ -31,7 +31,7 @@ from alphafair.engine.store import connections as postgres_connections
 from alphafair.engine.store import postgres as postgres_store
 from alphafair.engine.store.ledger import Behind
 from alphafair.engine.store.postgres import PostgresStore
-from alphafair.engine.writers import Writers
+from alphafair.engine.writers import AllWriters
 from alphafair.errors import InvalidArgument
 from tests.clocks import Clock
 from tests.postgres import Server
@@ -62,9 +62,8 @@ def nodes(url: str) -> Iterator[Nodes]:
 @pytest.mark.parametrize("policy", ["alpha-fair-adaptive", "alpha-fair-bandit", "hedge", "fair-cb"])
 def test_nodes_take_turns(url: str, policy: str) -> None:
     full = policy == "hedge"
-    settings: dict[str, Any] = {"horizon": 1000} if policy == "fair-cb" else {}
     with Engine.open(url, seed=1) as first, Engine.open(url, seed=2) as second:
-        first.create("home", arms=ARMS, policy=policy, **settings)
+        first.create("home", arms=ARMS, policy=policy)
         ids: list[str] = []
         for k in range(40):
             here, there = (first, second) if k % 3 else (second, first)
@@ -198,7 +197,7 @@ def test_one_of_two_creations_wins(url: str) -> None:
             except RequestError as refused:
                 outcomes.append(refused.code)
 
-        with mock.patch.object(Writers, "_find"):  # neither sees the other in time
+        with mock.patch.object(AllWriters, "_find"):  # neither sees the other in time
             threads = [
                 threading.Thread(target=create, args=each) for each in ((first, ["a", "b"]), (second, ["c", "d"]))
             ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,6 @@ pytestmark = [both_stores, pytest.mark.compiled]
 
 DAY = 86_400.0
 START = 1_800_000_000.0
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(START)
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    engine = Engine(open_store(tmp_path / "shop.db"), seed=1, clock=clock)
-    yield engine
-    engine.close()
 
 
 def replayed(engine: Engine, clock: Clock) -> Engine:

@@ -148,8 +148,7 @@ def test_a_refused_context_leaves_no_trace(
 ) -> None:
     path = tmp_path / "shop.db"
     engine = Engine.open(path, seed=1)
-    settings: dict[str, Any] = {"horizon": 1000} if policy == "fair-cb" else {}
-    engine.create("home", arms=ARMS, policy=policy, **settings)
+    engine.create("home", arms=ARMS, policy=policy)
     door = Door(monkeypatch)
     for n_contexts in range(3):
         door.shut = True

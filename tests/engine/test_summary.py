@@ -35,11 +35,6 @@ START = 1_800_000_000  # seconds
 ARMS = ["ada", "ben", "cyd"]
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(START)
-
-
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that buckets are merged, chunks end and snapshots are taken often."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests import faults, postgres
+from tests import FULL, faults, postgres
 
 pytestmark = pytest.mark.compiled
 
@@ -21,10 +21,10 @@ def server_is_installed() -> None:
 
 
 def test_nothing_acknowledged_is_lost_or_doubled() -> None:
-    found = faults.run(20.0, seed=1)
+    found = faults.run(20.0 if FULL else 12.0, seed=1)
     assert faults.is_sound(found), found
-    assert found["acknowledged_decisions"] > 200, found
-    assert sum(found["faults"].values()) >= 3, found
+    assert found["acknowledged_decisions"] > 100, found
+    assert sum(found["faults"].values()) >= (3 if FULL else 2), found
 
 
 @pytest.mark.parametrize("control", faults.CONTROLS)

@@ -179,7 +179,8 @@ def test_a_database_that_cannot_be_migrated_is_left_as_it_was(
 
     with restored(postgres_server) as url:
         with monkeypatch.context() as patch:
-            patch.setitem(vars(POSTGRES), "schema", POSTGRES.schema + "nonsense;\n")
+            first = POSTGRES.steps[0]
+            patch.setitem(vars(POSTGRES), "steps", [first._replace(text=first.text + "nonsense;\n")])
             with pytest.raises(Unavailable, match="nonsense"):
                 Engine.open(url)
         assert version() == [(2,)]

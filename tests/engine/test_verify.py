@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -234,9 +233,8 @@ def test_verify_names_rows_that_do_not_belong_together(played: Path, tmp_path: P
 def test_impossible_numbers_never_reach_a_policy(tmp_path: Path, policy: str, numbers: str) -> None:
     """Compiled code looks where it is told to."""
     path = tmp_path / "shop.db"
-    settings: dict[str, Any] = {"horizon": 100} if policy == "fair-cb" else {}
     with Engine.open(path, seed=1) as engine:
-        engine.create("home", arms=ARMS, policy=policy, **settings)
+        engine.create("home", arms=ARMS, policy=policy)
         for k in range(3):
             engine.decide("home", "v", f"{k}")
             engine.reward(f"{k}", [0.5, 0.25] if policy == "alpha-fair" else 0.5)

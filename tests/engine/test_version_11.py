@@ -23,6 +23,7 @@ import pytest
 
 from alphafair.engine import Engine, Mismatch, Unavailable, copy
 from alphafair.engine.addresses import open_store
+from alphafair.engine.copies import for_verification
 from tests import ROOT
 from tests.make_version_11_ledger import described
 from tests.postgres import Server
@@ -173,6 +174,24 @@ def test_a_file_without_space_beside_it_is_refused(tmp_path: Path, monkeypatch: 
     ):
         Engine.open(path)
     assert content(path) == before
+
+
+def test_a_refused_copy_names_the_file_that_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the `.part` file: damage is in the source, space lacks beside the copy."""
+    path = unpacked("version-11", tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(0, 0, 1))
+    with pytest.raises(Unavailable, match=r"^new.db needs \d+ MB of free space"):
+        copy(path, tmp_path / "new.db")
+    with pytest.raises(Unavailable, match=r"^shop.db needs \d+ MB"), for_verification(path):
+        pass
+    monkeypatch.undo()
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("update reward set decision = 99999 where seq in (select seq from reward limit 1)")
+    with pytest.raises(Mismatch, match=r"^shop.db cannot be brought to version 13"):
+        copy(path, tmp_path / "new.db")
+    with pytest.raises(Mismatch, match=r"^shop.db cannot be brought to version 13"), for_verification(path):
+        pass
+    assert [each.name for each in tmp_path.iterdir() if "new" in each.name or "part" in each.name] == []
 
 
 def test_a_database_with_events_of_no_experiment_is_refused(postgres_server: Server) -> None:

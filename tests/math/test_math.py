@@ -130,6 +130,22 @@ def test_stability_is_the_maximum(n: int, loss: float, eta: float, seed: int) ->
         assert worth <= best + 1e-12 * scale
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_the_search_for_the_stability_begins_beside_its_end(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first guess solves sum_k 1/(mu + v_k) = 1 up to the square of the move, for odd numbers of arms, too."""
+    p = np.random.default_rng(n).dirichlet(np.ones(n))
+    level, missed = log_barrier.level, []
+
+    def recorded(v: np.ndarray, guess: float, tolerance: float, w: np.ndarray) -> float:
+        missed.append(abs((1.0 / (guess + v)).sum() - 1.0))
+        return float(level(v, guess, tolerance, w))
+
+    monkeypatch.setattr(log_barrier, "level", recorded)
+    for move in (1e-3, -1e-3):
+        log_barrier.stability(p, 1.0, n - 1, move, *np.empty((2, n)))
+    assert max(missed) < 1e-5, missed
+
+
 def test_stability_of_many_arms_does_not_overflow() -> None:
     """The product inside the logarithm is cut into pieces before it leaves the range of doubles."""
     n = 3000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from decimal import Decimal, localcontext
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +29,22 @@ from tests.naive_alpha import Problem
 
 inf = math.inf
 TWO = np.array([[8.0, 3.0], [2.0, 6.0]])
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.0 + 1e-6, 1.0 + 1e-9, 1.0])
+def test_the_gap_of_a_value_covers_its_rounding(alpha: float) -> None:
+    """One arm has nothing to choose, so OPT is the value, which is huge near alpha = 1: only rounding is left."""
+    excess = 0.0
+    with localcontext(prec=60):
+        for earned in (0.0, 0.1, 1.7, 12.3, 457.9):
+            found, exponent = offline_optimum(np.array([[earned]]), alpha), 1 - Decimal(alpha)
+            account = 1 + Decimal(earned)
+            exact = account.ln() if alpha == 1.0 else account**exponent / exponent
+            error = abs(Decimal(found.value) - exact)
+            assert error <= Decimal(found.gap) < Decimal("1e-13") * (1 + abs(exact)), (earned, error, found.gap)
+            excess = max(excess, float(error))
+    assert found.gap > 0.0
+    assert excess > 0.0, "no value was rounded, so this test shows nothing"
 
 
 def test_golden_values() -> None:

@@ -16,7 +16,7 @@ from alphafair.engine.state.replay import Replay
 from alphafair.engine.state.summary import Summary
 from alphafair.service import keys
 from tests.engine.test_summary import assert_same
-from tests.page.test_page import Events, applied, get, signed_in, watching
+from tests.page.visiting import Events, applied, get, signed_in, watching
 from tests.postgres import Server
 from tests.serving import ARMS, Running, running, wait_for
 from tests.stores import live_state, writer_of

@@ -104,14 +104,13 @@ def test_slopes_of_all_groups_at_once_are_those_of_one_after_the_other(monkeypat
 @pytest.mark.parametrize("size", [2**40, 2**63, 2**80])
 def test_impossible_sizes_are_refused_by_name(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alphafair.policy.base.memory_limit", lambda: 2**34)
-    settings = {"horizon": 100} if name == "fair-cb" else {}
     with pytest.raises(InvalidArgument, match=r"^n_arms must be at most \d+, which fit into memory; got"):
-        POLICIES[name](2, size, **settings)
+        POLICIES[name](2, size)
     with pytest.raises(
         InvalidArgument, match=r"^n_contexts must be at most \d+ with 2 arms, which fit into memory; got"
     ):
-        POLICIES[name](size, 2, **settings)
-    policy = POLICIES[name](2, 3, **settings)
+        POLICIES[name](size, 2)
+    policy = POLICIES[name](2, 3)
     before = policy.snapshot().to_bytes()
     with pytest.raises(InvalidArgument, match="n_contexts must be at most"):
         policy.grow(n_contexts=size)

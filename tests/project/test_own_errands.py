@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from alphafair.engine import Engine
+from alphafair.errors import InvalidArgument
 from tests.recipes import Place, play, run
 
 METRIC = """
@@ -73,6 +77,51 @@ for each in (path, copied):
     ((waited,),) = sqlite3.connect(each).execute("select waited from activation").fetchall()
     assert 50_000 <= waited < 60_000_000
 """
+ACTIVATED = "        part.rows[Activated].append((event, part.key, part.position, record.event, self.at))\n"
+LATER_COLUMN = """
+import sys
+from pathlib import Path
+
+import alphafair
+from alphafair.engine import Engine, copy
+from alphafair.engine.addresses import open_store
+from alphafair.engine.copies import backup
+from alphafair.errors import InvalidArgument
+
+folder = Path(sys.argv[1])
+address = (folder / "address").read_text()
+assert Path(alphafair.__file__).is_relative_to(folder)
+
+def waited(address):
+    store = open_store(address, read_only=True)
+    try:
+        return store.rows("select decision, waited from activation order by event")
+    finally:
+        store.close()
+
+try:
+    Engine.open(address, read_only=True)
+except InvalidArgument as refused:
+    assert "Open it for writing once, which migrates it." in str(refused), refused
+else:
+    raise AssertionError("a store of an older version was opened to read")
+if "://" not in address:
+    assert backup(address, folder / "old.db") > 0
+with Engine.open(address) as engine:
+    engine.decide("home", "evening", id="two", deferred=True)
+    engine.activate("two")
+    engine.reward("two", 1.0)
+    engine.verify()
+with Engine.open(address) as engine:
+    assert engine.experiment("home").decisions == 2
+copy(address, folder / "copy.db")
+for each in (address, folder / "copy.db"):
+    (old, none), (new, number) = waited(each)
+    assert none is None and 0 <= number < 60_000_000, (each, none, number)
+made = folder / "new.db"
+Engine.open(made).close()
+assert waited(made) == []
+"""
 
 
 def test_the_metric_of_the_guide_is_shown(tmp_path: Path) -> None:
@@ -93,12 +142,36 @@ def test_the_command_of_the_guide_works(tmp_path: Path) -> None:
 
 
 def test_the_column_of_the_guide_is_written_and_copied(tmp_path: Path) -> None:
-    old = "        part.rows[Activated].append((event, part.key, part.position, record.event, self.at))\n"
     places = (
         Place("    at {int} not null\n) {strict};\n\ncreate table reward", "    "),
         Place("    at: int\n\n\nclass Settled(NamedTuple)", "    "),
-        Place(old, " " * 8, instead=True),
+        Place(ACTIVATED, " " * 8, instead=True),
     )
     files = play(tmp_path, "Add a column to the event log", places)
     assert len(files) <= 3
     run(tmp_path, COLUMN)
+
+
+@pytest.mark.parametrize("kind", ["file", "database"])
+def test_the_column_of_a_later_version_comes_to_stores_that_are_there(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """A store of the present tree is opened by a copy that has one step more, and keeps what it has."""
+    is_file = kind == "file"
+    address = str(tmp_path / "shop.db") if is_file else request.getfixturevalue("postgres_server").url()
+    (tmp_path / "address").write_text(address)
+    with Engine.open(address) as engine:
+        engine.create("home", arms=["ada", "ben"])
+        engine.decide("home", "morning", id="one", deferred=True)
+        engine.activate("one")
+        engine.reward("one", 1.0)
+    places = (
+        Place(),
+        Place("\n\nclass Settled(NamedTuple)", "    "),
+        Place(ACTIVATED, " " * 8, instead=True),
+    )
+    files = play(tmp_path, "Add a column after a release", places)
+    assert len(files) <= 3
+    run(tmp_path, LATER_COLUMN)
+    with pytest.raises(InvalidArgument, match=r"of version 13 or older; got 14. Install alphafair"):
+        Engine.open(address)

@@ -68,7 +68,7 @@ def every_route(shop: Running, token: str) -> Iterator[tuple[str, str, Any]]:
         for method, operation in item.items():
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             address = path.replace("{name}", "home").replace("{id}", "0badc0de")
-            if address == "/session":  # see tests/page/test_page.py
+            if address == "/session":  # see tests/page/test_strangers.py
                 continue
             yield method.upper(), address, content.get("schema", {}).get("examples", [None])[0]
 

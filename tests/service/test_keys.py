@@ -168,7 +168,7 @@ def test_keys_are_read_while_the_writer_is_busy_and_kernels_compile(shop: Runnin
     shop.service.keyring.refresh()
     ask, release = asks(shop, token), threading.Event()
     assert ask("GET", "/v1/experiments").status_code == 200
-    blocked = threading.Thread(target=lambda: shop.service.writer._threads.submit(release.wait).result())
+    blocked = threading.Thread(target=lambda: shop.service.commands._threads.submit(release.wait).result())
     blocked.start()
     try:
         keys.revoke(path, id_of(token))
@@ -189,7 +189,7 @@ def test_keys_are_revoked_while_the_writer_is_busy(shop: Running, path: Path, ad
             held.set()
             release.wait(60.0)
 
-    blocked = [threading.Thread(target=lambda: shop.service.writer._threads.submit(hold).result())]
+    blocked = [threading.Thread(target=lambda: shop.service.commands._threads.submit(hold).result())]
     blocked[0].start()
     try:
         assert held.wait(10.0)

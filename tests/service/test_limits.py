@@ -677,7 +677,7 @@ def test_a_key_whose_commands_wait_is_rejected_before_its_body(tmp_path: Path) -
         shop.engine.create("home", arms=ARMS)
         caller = shop.service.keyring.find(token)
         assert caller is not None
-        places = shop.service.writer.places
+        places = shop.service.commands.places
         assert places.take(caller, places.per_caller)
         with connected(shop) as connection:
             key = b"Authorization: Bearer %s\r\n" % token.encode()
@@ -746,10 +746,10 @@ def test_no_key_has_more_than_half_of_anything(tmp_path: Path) -> None:
     """A place is kept for admins, except of connections, which have no key before their first request."""
     with running(tmp_path / "shop.db", ready=False) as shop:
         service = shop.service
-        pools = service.reads, service.scans, service.decoding, service.writer._changes, service.calculations._pool
+        pools = service.reads, service.scans, service.decoding, service.commands._changes, service.calculations._pool
         kept = [
             *(pool.places for pool in pools),
-            service.writer.places,
+            service.commands.places,
             service.watchers.places,
             service.exports.places,
         ]

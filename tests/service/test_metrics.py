@@ -228,7 +228,7 @@ def test_every_command_of_a_large_batch_is_counted(books: Bookkeeper) -> None:
     from alphafair.engine import Reward
 
     rewards = [Reward(f"{k}-{n}", 1.0, "home") for k in range(n_batches) for n in range(size)]
-    writer = books.shop.service.writer
+    writer = books.shop.service.commands
     asyncio.run_coroutine_threadsafe(writer.submit(Caller("key", "key", "write"), rewards), writer.loop).result()
     books.settle("home", "rewards", n_batches * size)
     assert told(books.shop)["alphafair_reward_delay_seconds_count"] == n_batches * size

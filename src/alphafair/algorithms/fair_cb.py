@@ -8,7 +8,8 @@ Only the n floors couple the contexts, so the dual has n variables d >= 0 (d = e
     gradient  nu - sum_j q_j p^j_i ;   Hessian  -sum_j q_j^2 (diag p^j - p^j p^j')
 
 by projected Newton from the last d. If q is unknown: epochs of length 1, 2, 4, ...; each restarts with the frequencies
-so far and a floor lowered by their possible error.
+so far and a floor lowered by their possible error. Without a horizon T the rate eta of round t is the one for T = t,
+and the error of an epoch is the one for T = its last round.
 
     d `dual` · nu `floor` (in force) · eta `rate` · p^j `p` · L^j `losses` · q_j `weight`
     `log_normaliser` is that of p^j; the next epoch begins with update `next_epoch`, infinite if q is known
@@ -30,7 +31,7 @@ from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
 from alphafair.values.arrays import Matrix, Vector, positions
 
-S = positions("pull_share", "horizon", "full", "weights_known")  # full: feedback is full information
+S = positions("pull_share", "horizon", "full", "weights_known")  # horizon: 0 if not given; full: full information
 N = positions("floor", "rate", "updates", "next_epoch")
 A = positions("dual")
 K = positions("weight", "visits", "log_normaliser")
@@ -294,16 +295,23 @@ def draw(memory, context, uniform, out):
 
 
 @kernel
+def _rate(n_contexts, n_arms, n_rounds, full):
+    """sqrt(M ln N/(T N)) with bandit feedback, sqrt(2 M ln N/T) with full information."""
+    per_round = 2.0 if full > 0.0 else 1.0 / n_arms
+    return math.sqrt(per_round * n_contexts * math.log(n_arms) / n_rounds)
+
+
+@kernel
 def _start_epoch(memory):
     """Reset the losses and keep the frequencies; epoch k starts with update 2^(k-1) and has as many updates."""
     settings, numbers, dual = memory.settings, memory.scalars, memory.arms[A.dual]
     n, n_contexts = dual.shape[0], memory.contexts.shape[0]
     updates = numbers[N.updates]
     length = updates + 1.0
-    logarithm = n_contexts * math.log(settings[S.horizon] * n_contexts)
+    horizon = settings[S.horizon] if settings[S.horizon] > 0.0 else updates + length
+    logarithm = n_contexts * math.log(horizon * n_contexts)
     slack = 4.0 * math.sqrt(logarithm / updates) + 2.0 * logarithm / updates
-    per_round = 2.0 if settings[S.full] > 0.0 else 1.0 / n
-    numbers[N.rate] = math.sqrt(per_round * n_contexts * math.log(n) / length)
+    numbers[N.rate] = _rate(n_contexts, n, length, settings[S.full])
     numbers[N.floor] = max(0.0, settings[S.pull_share] - slack)
     numbers[N.next_epoch] = updates + length
     for i in range(n):
@@ -324,7 +332,12 @@ def _follow(memory, context):
     numbers[N.updates] += 1.0
     if numbers[N.updates] == numbers[N.next_epoch]:
         _start_epoch(memory)
-    _weigh(memory, context, numbers[N.rate], dual)
+    first, end = context, context + 1
+    if memory.settings[S.horizon] == 0.0 and numbers[N.next_epoch] == np.inf:  # a lower rate for all contexts
+        first, end = 0, memory.contexts.shape[0]
+        numbers[N.rate] = _rate(end, dual.shape[0], numbers[N.updates] + 1.0, memory.settings[S.full])
+    for j in range(first, end):
+        _weigh(memory, j, numbers[N.rate], dual)
     if numbers[N.floor] > 0.0:
         solve(memory, numbers[N.rate], numbers[N.floor], dual)
 
@@ -349,21 +362,14 @@ def learn_full(memory, context, probabilities, rewards):
     _follow(memory, context)
 
 
-def learning_rate(n_contexts: int, n_arms: int, n_rounds: float, *, full: bool) -> float:
-    """sqrt(M ln N/(T N)) with bandit feedback, sqrt(2 M ln N/T) with full information."""
-    per_round = 2.0 if full else 1.0 / n_arms
-    return math.sqrt(per_round * n_contexts * math.log(n_arms) / n_rounds)
-
-
 def start(memory: Any) -> None:
     """With known weights set the floor and the rate of the whole run; else one uniform round, then epochs."""
     settings, numbers, (n_contexts, _, n_arms) = memory.settings, memory.scalars, memory.contexts.shape
     known = settings[S.weights_known] > 0.0
     numbers[N.next_epoch] = np.inf if known else 1.0
     if known:
-        full = settings[S.full] > 0.0
         numbers[N.floor] = settings[S.pull_share]
-        numbers[N.rate] = learning_rate(n_contexts, n_arms, settings[S.horizon], full=full)
+        numbers[N.rate] = _rate(n_contexts, n_arms, settings[S.horizon] or 1.0, settings[S.full])
 
 
 def start_contexts(memory: Any) -> None:
@@ -380,8 +386,9 @@ def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
     for losses in memory.contexts[:, C.losses]:
         losses[n_kept:] = -equal_share(-losses[:n_kept], numbers[N.rate])
     if numbers[N.updates] > 0.0 or numbers[N.next_epoch] == np.inf:
-        epoch = settings[S.horizon] if numbers[N.next_epoch] == np.inf else (numbers[N.next_epoch] + 1.0) / 2.0
-        numbers[N.rate] = learning_rate(n_contexts, len(dual), epoch, full=settings[S.full] > 0.0)
+        known = numbers[N.next_epoch] == np.inf
+        n_rounds = (settings[S.horizon] or numbers[N.updates] + 1.0) if known else (numbers[N.next_epoch] + 1.0) / 2.0
+        numbers[N.rate] = _rate(n_contexts, len(dual), n_rounds, settings[S.full])
     weigh = repeated(_weigh, n_contexts)
     for context in range(n_contexts):
         weigh(memory, context, numbers[N.rate], dual)
@@ -394,11 +401,12 @@ def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
     weights = [1.0 / n_contexts] * n_contexts
     known = {"context_weights": weights, "pull_share": 0.6 / n_arms}  # a floor that allows more arms
     kinds = {"": known, "unknown": {}}
-    return {
+    found = {
         f"{kind}-{feedback}".strip("-"): {"horizon": 1000, "feedback": str(feedback), **settings}
         for kind, settings in kinds.items()
         for feedback in Feedback
     }
+    return found | {"anytime": known}
 
 
 class FairCB(BasePolicy):
@@ -418,21 +426,23 @@ class FairCB(BasePolicy):
     pull_share
         $\\nu$ in (0, 1/n_arms); by default 1/(2 n_arms), as in the paper's experiments.
     horizon
-        Number of rounds T, for the learning rate.
+        Number of rounds T, for the learning rate. None: a rate that falls with the rounds, for which the bounds on
+        regret are at most 1.5 times those with the right horizon, after any number of rounds.
     context_weights
         The frequencies of contexts, a distribution. None: estimated in epochs of length 1, 2, 4, ..., with a floor
         lowered by the possible error, which for short runs means no floor at all.
     feedback
         `"bandit"`, as published, or `"full"`: the same step on the true losses, regret at most
-        $\\sqrt{2 T M \\ln N}$.
+        $\\sqrt{2 T M \\ln N}$ with the horizon.
     seed
         Seed of `choose` without `rng`.
 
     Notes
     -----
     Losses are 1 - r. Every update solves the problem above again, in its dual of n_arms variables, so its time is
-    proportional to the number of contexts. With bandit feedback a propensity below 1e-9 is refused unless it is the
-    current probability: one such loss would outweigh all others.
+    proportional to the number of contexts. Without a horizon, and with full information, its regret is at most
+    $M \\ln N / \\eta_T + \\frac12 \\sum_t \\eta_t \\le \\frac32 \\sqrt{2 T M \\ln N}$. With bandit feedback a
+    propensity below 1e-9 is refused unless it is the current probability: one such loss would outweigh all others.
 
     Examples
     --------
@@ -469,7 +479,7 @@ class FairCB(BasePolicy):
         n_arms: int,
         *,
         pull_share: float | None = None,
-        horizon: int,
+        horizon: int | None = None,
         context_weights: ArrayLike | None = None,
         feedback: Literal["bandit", "full"] = "bandit",
         seed: int | None = None,
@@ -484,7 +494,7 @@ class FairCB(BasePolicy):
             low_open=True,
             high_open=True,
         )
-        horizon = validate.horizon(horizon)
+        horizon = None if horizon is None else validate.horizon(horizon)
         self.feedback = validate.choice("feedback", feedback, Feedback)
         weights = None
         if context_weights is not None:
@@ -509,8 +519,8 @@ class FairCB(BasePolicy):
         return self.settings["pull_share"]
 
     @property
-    def horizon(self) -> int:
-        """The number of rounds that the learning rate is for."""
+    def horizon(self) -> int | None:
+        """The number of rounds that the learning rate is for; None: any."""
         return self.settings["horizon"]
 
     @property
@@ -521,7 +531,7 @@ class FairCB(BasePolicy):
     def _numbers(self) -> dict[str, Any]:
         known = self.settings["context_weights"] is not None
         full = self.feedback is Feedback.FULL
-        share, horizon = self.settings["pull_share"], self.settings["horizon"]
+        share, horizon = self.settings["pull_share"], self.settings["horizon"] or 0
         return {"pull_share": share, "horizon": horizon, "full": full, "weights_known": known}
 
     def _start(self, live: NDArray[np.bool_], *parts: Any, **named: Any) -> None:

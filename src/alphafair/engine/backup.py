@@ -49,7 +49,7 @@ def new_database(
     target = Path(path)
     _check_new(target)
     try:
-        with _part(target) as part:
+        with _part(target, of=source) as part:
             fill(part)
             prepare(part)
             make_one_file(part)
@@ -93,7 +93,7 @@ def _check_new(target: Path) -> None:
 def temporary_copy(source: Path) -> Iterator[Path]:
     """Copy a database that may be in use to a file beside it, which is removed at the end."""
     try:
-        with _part(source.with_name(f"{source.name}.verify")) as part:
+        with _part(source.with_name(f"{source.name}.verify"), of=source, to=source) as part:
             copy_pages(source, part)
             yield part
     except sqlite3.Error as problem:
@@ -105,13 +105,22 @@ def temporary_copy(source: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _part(target: Path) -> Iterator[Path]:
-    """Yield an empty file beside the target, for one copy at a time; remove it at the end, with SQLite's own files."""
+def _part(target: Path, *, of: object, to: Path | None = None) -> Iterator[Path]:
+    """Yield an empty file beside the target, for one copy at a time; remove it at the end, with SQLite's own files.
+
+    Errors name the files that the caller knows: those about its content `of`, those of writing it `to` (the target).
+    """
     part = target.with_name(target.name + ".part")
     handle = _create_locked(part, target)
     try:
         _remove_companions(part)
         yield part
+    except (Mismatch, Unavailable) as problem:
+        known = str(of if isinstance(problem, Mismatch) else to or target)
+        text = str(problem).replace(str(part), known).replace(part.name, os.path.basename(known))
+        if text == str(problem):
+            raise
+        raise type(problem)(text) from problem
     finally:
         part.unlink(missing_ok=True)
         _remove_companions(part)

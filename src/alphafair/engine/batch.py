@@ -19,7 +19,7 @@ from alphafair.engine.store.ledger import Activated, Change, Context, Decided, H
 from alphafair.policy.base import BasePolicy
 
 if TYPE_CHECKING:
-    from alphafair.engine.memory import Memory
+    from alphafair.engine.memory import EngineMemory
 
 
 class ExperimentPart(Part):
@@ -55,7 +55,7 @@ class ExperimentPart(Part):
 class Batch:
     """Events after the last ones in memory, written in one transaction at time `at`, and all that follows from them."""
 
-    def __init__(self, memory: Memory, at: int) -> None:
+    def __init__(self, memory: EngineMemory, at: int) -> None:
         self._memory, self.at = memory, at
         self.numbers = memory.store.numbers()
         self.delays: list[float] = []  # seconds from decisions to the rewards that clients sent

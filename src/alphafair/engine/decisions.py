@@ -25,7 +25,7 @@ from alphafair_client.answers import Outcome, Receipt
 
 if TYPE_CHECKING:
     from alphafair.engine.batch import Batch
-    from alphafair.engine.memory import Memory
+    from alphafair.engine.memory import EngineMemory
 
 RECENT = 10_000  # decisions kept in memory (up to twice as many), so that their rewards need no query
 PAGE = 500  # overdue decisions settled in one transaction
@@ -167,7 +167,7 @@ class RequestHandler:
     decision is added to memory or to the batch.
     """
 
-    def __init__(self, memory: Memory, chance: random.Random, ids: IdGenerator) -> None:
+    def __init__(self, memory: EngineMemory, chance: random.Random, ids: IdGenerator) -> None:
         self._memory, self._random, self.ids = memory, chance, ids
         self._handlers: dict[type, Callable[[Any, Batch], Receipt | Outcome]] = {
             Decide: self.decide,

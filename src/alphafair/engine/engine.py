@@ -28,7 +28,7 @@ from alphafair.engine.state.verify import check_rows, check_states, check_store
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Context, Statement, Store
 from alphafair.engine.writer import Writer
-from alphafair.engine.writers import Writers, check_new
+from alphafair.engine.writers import AllWriters, check_new
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
@@ -73,7 +73,7 @@ class Engine:
         if store.opened.lock is not None:
             self._clock.restore(store.opened.lock.record)
         try:
-            self.writers = Writers(store, self._clock, seed, max_contexts)
+            self.writers = AllWriters(store, self._clock, seed, max_contexts)
             if not store.opened.read_only:
                 store.compact(at_once=True)
             self._check_clock()

@@ -32,7 +32,7 @@ class Tail(NamedTuple):
     latest: int
 
 
-class Memory:
+class EngineMemory:
     """The experiments of one writer, whose last event was made at the time `latest`.
 
     They are all experiments of a file, or the one of a database with a `key`.

@@ -23,7 +23,7 @@ from alphafair.engine.state.status import group_of, status_of
 from alphafair.engine.state.summary import Fairness, Summary
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import FoundRow, LogSearch, Store
-from alphafair.engine.writers import Writers
+from alphafair.engine.writers import AllWriters
 from alphafair.errors import RequestError
 from alphafair.jit import Kernels
 from alphafair.values import Feedback, Vector
@@ -114,7 +114,7 @@ class DecisionStory(NamedTuple):
 class Reports:
     """What the service shows beside the answers of the engine. Nothing here is written."""
 
-    def __init__(self, writers: Writers) -> None:
+    def __init__(self, writers: AllWriters) -> None:
         self._writers = writers
 
     def kernels(self, name: str) -> Kernels | None:

@@ -23,7 +23,7 @@ from alphafair.engine.batch import Batch
 from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.maintenance import SnapshotWriter
-from alphafair.engine.memory import Memory, reason_of
+from alphafair.engine.memory import EngineMemory, reason_of
 from alphafair.engine.requests import Request
 from alphafair.engine.state.experiment import CODE, LOG
 from alphafair.engine.state.status import summary_at
@@ -102,7 +102,7 @@ class Writer:
         self.condition = CURRENT if self.read_only else NEW
         self.last_commit_seconds = 0.0
         self.delays: list[float] | None = None  # set to a list to collect the seconds from decisions to rewards
-        self.memory = Memory(store, max_contexts, key, n_experiments)
+        self.memory = EngineMemory(store, max_contexts, key, n_experiments)
         self.load()
         self._handler = RequestHandler(self.memory, chance, ids)
         if not self.read_only:
@@ -233,7 +233,7 @@ class Writer:
     # turns
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Memory]:
+    def reading(self) -> Iterator[EngineMemory]:
         """Keep writers out, with a memory that is what the log leads to."""
         with self.lock:
             self._check_open()

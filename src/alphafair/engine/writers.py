@@ -19,7 +19,7 @@ from alphafair.errors import RequestError, Unavailable
 from alphafair_client.answers import Outcome
 
 
-class Writers:
+class AllWriters:
     """The writers of a store, which share its clock, random numbers and limits. Many threads may call one object."""
 
     def __init__(self, store: Store, clock: Clock, seed: int | None, max_contexts: int | None) -> None:

@@ -85,7 +85,7 @@ ESTIMATORS = {
 }
 
 
-class Tally(NamedTuple):
+class PolicySums(NamedTuple):
     """The sums of one policy's pass over the rows."""
 
     scores: Any  # (n_clusters, n_arms): s, summed within clusters
@@ -185,7 +185,7 @@ class ScoreSums:
         self._model = Model.zero(n_arms) if scoring.model is None else scoring.model
         of_clusters, of_cells, of_arms = (n_clusters, n_arms), (log.n_contexts, n_arms), (N_ARM_WEIGHTS, n_arms)
         shapes = (of_clusters, n_clusters, n_clusters, scoring.policies.shape[:2], *[of_cells] * 3, of_arms, n_arms)
-        self.tally = Tally._make(np.zeros(shape) for shape in shapes)
+        self.tally = PolicySums._make(np.zeros(shape) for shape in shapes)
 
     def add(self, rows: Rows) -> None:
         policies, estimator = self.scoring.policies, self.scoring.estimator
@@ -193,10 +193,10 @@ class ScoreSums:
         add_rows(rows, policies, *settings, self.tally)
 
     @property
-    def sums(self) -> Tally:
+    def sums(self) -> PolicySums:
         return self.tally
 
-    def merge(self, later: Tally) -> None:
+    def merge(self, later: PolicySums) -> None:
         greatest = np.maximum(self.tally.arm_weights[GREATEST], later.arm_weights[GREATEST])
         for own, other in zip(self.tally, later, strict=True):
             own += other

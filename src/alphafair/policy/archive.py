@@ -16,7 +16,7 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument, shown
 from alphafair.groups import Groups
 from alphafair.policy.loops import LogSteps
-from alphafair.policy.memory import ALWAYS, DAMAGED, OF_PERIODS, Learned, copies
+from alphafair.policy.memory import ALWAYS, DAMAGED, OF_PERIODS, LearnedState, copies
 from alphafair.policy.random_numbers import RandomNumbers
 from alphafair.policy.stepper import Stepper
 from alphafair.values import State
@@ -109,7 +109,7 @@ def follow(stepper: Stepper, log: LogSteps, *, all_or_nothing: bool = False) -> 
 # arrays of a State
 
 
-def arrays(learned: Learned) -> dict[str, NDArray[Any]]:
+def arrays(learned: LearnedState) -> dict[str, NDArray[Any]]:
     """Return copies of everything learned, by name, for a State."""
     named = {**learned.named(), "live": learned.live}
     named |= {"retired_accounts": learned.retired_accounts, "entry_accounts": learned.entry_accounts}
@@ -123,7 +123,7 @@ def arrays(learned: Learned) -> dict[str, NDArray[Any]]:
     return copies(named)
 
 
-def names(learned: Learned, given: Collection[str]) -> set[str]:
+def names(learned: LearnedState, given: Collection[str]) -> set[str]:
     """Return the names of the arrays in a snapshot, of which `given` are there."""
     expected = {*learned.named(), *ALWAYS}
     expected |= {*OF_PERIODS} if "period" in given else set()
@@ -132,7 +132,7 @@ def names(learned: Learned, given: Collection[str]) -> set[str]:
     return expected
 
 
-def check_names(learned: Learned, state: State, n_contexts: int) -> None:
+def check_names(learned: LearnedState, state: State, n_contexts: int) -> None:
     """Raise for a State with other arrays, or another number of contexts, before memory is allocated."""
     expected = names(learned, state.arrays)
     if {*state.arrays} != expected:
@@ -144,7 +144,7 @@ def check_names(learned: Learned, state: State, n_contexts: int) -> None:
             raise InvalidArgument(f"state.arrays[{name!r}]", f"of {shown(n_contexts)} contexts", got, DAMAGED)
 
 
-def read(learned: Learned, state: State) -> None:
+def read(learned: LearnedState, state: State) -> None:
     """Read the arrays of a State; their shapes must match."""
     for name, cells in learned.named().items():
         cells[...] = array_of(state, name, np.float64, cells.shape)
@@ -162,7 +162,7 @@ def read(learned: Learned, state: State) -> None:
     learned.version += 1
 
 
-def check_accounts(learned: Learned) -> None:
+def check_accounts(learned: LearnedState) -> None:
     """Raise for accounts below the initial 1, or in the wrong place."""
     live = learned.live
     sound = (learned.accounts >= 1.0).all() and (learned.retired_accounts[:, ~live] >= 1.0).all()

@@ -1,6 +1,6 @@
 """Changes of what was learned while a policy runs: arms that come and go, alpha, and periods.
 
-Every function changes a `Learned`. `settings` are the settings of the policy as numbers, after the change.
+Every function changes a `LearnedState`. `settings` are the settings of the policy as numbers, after the change.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from alphafair.math.utility import ACCOUNT
 from alphafair.policy.algorithm import Algorithm
-from alphafair.policy.memory import Learned
+from alphafair.policy.memory import LearnedState
 from alphafair.values.arrays import Vector
 
 
-def add_contexts(learned: Learned, n_contexts: int, settings: Mapping[str, Any]) -> None:
+def add_contexts(learned: LearnedState, n_contexts: int, settings: Mapping[str, Any]) -> None:
     """Extend to `n_contexts`; new ones start like the first."""
     learned.add_contexts(learned.blank(1, settings, learned.n_arms), n_contexts)
 
 
-def change(learned: Learned, kept: NDArray[np.int64], entries: Vector, settings: Mapping[str, Any]) -> None:
+def change(learned: LearnedState, kept: NDArray[np.int64], entries: Vector, settings: Mapping[str, Any]) -> None:
     """Keep the columns `kept`, and add an arm per entry of `entries`: its account, NaN for the least."""
     groups, algorithm, pooled = learned.groups, learned.algorithm, learned.pooled
     if algorithm.before_arms_change is not None:
@@ -47,7 +47,7 @@ def change(learned: Learned, kept: NDArray[np.int64], entries: Vector, settings:
         learned.regressors.change_arms(kept, len(entries))
 
 
-def set_alpha(learned: Learned, algorithm: Algorithm, settings: Mapping[str, Any], *, crosses_one: bool) -> None:
+def set_alpha(learned: LearnedState, algorithm: Algorithm, settings: Mapping[str, Any], *, crosses_one: bool) -> None:
     """Go on with another alpha; `algorithm` is that of this alpha, on the other side of 1 if it crosses 1."""
     if crosses_one:
         learned.change_algorithm(algorithm, settings)
@@ -61,7 +61,7 @@ def set_alpha(learned: Learned, algorithm: Algorithm, settings: Mapping[str, Any
     learned.version += 1
 
 
-def new_period(learned: Learned, carry: float) -> None:
+def new_period(learned: LearnedState, carry: float) -> None:
     """Start a period: every account R becomes 1 + carry (R - 1)."""
     algorithm = learned.algorithm
     if algorithm.before_arms_change is not None:

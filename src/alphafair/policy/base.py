@@ -24,7 +24,7 @@ from alphafair.memory_limit import memory_limit
 from alphafair.policy import archive, arms
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import GroupAccounts
-from alphafair.policy.memory import DAMAGED, Learned, Memory
+from alphafair.policy.memory import DAMAGED, LearnedState, Memory
 from alphafair.policy.random_numbers import RandomNumbers
 from alphafair.policy.regressors import Regressors
 from alphafair.policy.stepper import Stepper, damaged
@@ -267,7 +267,7 @@ class BasePolicy(Policy):
     ) -> None:
         """Begin with nothing learned and these arms, some of which may be retired."""
         self.n_arms = len(live)
-        self._learned = Learned(
+        self._learned = LearnedState(
             self._own_algorithm(),
             self.n_contexts,
             live,

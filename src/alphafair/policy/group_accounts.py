@@ -14,7 +14,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.jit import repeated
 from alphafair.math.floors import GroupMemory, group_memory, least_drawn, no_groups, project_on_floors
 from alphafair.math.utility import ACCOUNT
-from alphafair.policy.memory import DAMAGED, Learned, Memory
+from alphafair.policy.memory import DAMAGED, LearnedState, Memory
 from alphafair.values.arrays import Vector
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class GroupAccounts:
         if self.algorithm.reopen is not None:
             self.algorithm.reopen(memory, columns)
 
-    def accounts(self, learned: Learned) -> Vector:
+    def accounts(self, learned: LearnedState) -> Vector:
         """Return R of every group, in the order of `groups.labels`."""
         accounts = learned.group_accounts.copy()
         of_live = self.groups.of_arms[learned.live_arms]
@@ -100,7 +100,7 @@ class GroupAccounts:
 
     # adding and retiring arms
 
-    def entries(self, grown: ArmGroups, learned: Learned, n_new: int, entry: float, entitlements: Any) -> Vector:
+    def entries(self, grown: ArmGroups, learned: LearnedState, n_new: int, entry: float, entitlements: Any) -> Vector:
         """Return rho of every new arm: that of its group, or of the new group."""
         if not self.pooled:
             if not grown.equally_entitled:
@@ -118,7 +118,7 @@ class GroupAccounts:
                 known[g] = max(least, 1.0 / entitlement) if np.isnan(entry) else entry / entitlement
         return np.array([known[g] for g in grown.of_arms[-n_new:].tolist()])
 
-    def grow(self, grown: ArmGroups, learned: Learned, n_new: int) -> None:
+    def grow(self, grown: ArmGroups, learned: LearnedState, n_new: int) -> None:
         """Replace the groups by those of more arms."""
         self.groups = grown
         if not grown.is_default:
@@ -128,11 +128,11 @@ class GroupAccounts:
             n_groups = grown.n_groups - len(learned.group_entry)
             learned.group_entry = np.pad(learned.group_entry, (0, n_groups), constant_values=1.0)
 
-    def note_entries(self, learned: Learned, n_groups: int) -> None:
+    def note_entries(self, learned: LearnedState, n_groups: int) -> None:
         """Record the accounts of groups after the first `n_groups`, which are new, as their entry accounts."""
         learned.group_entry[n_groups:] = self.accounts(learned)[n_groups:]
 
-    def new_period(self, learned: Learned, carry: float) -> None:
+    def new_period(self, learned: LearnedState, carry: float) -> None:
         """Every account becomes 1 + carry (R - 1); arms count their own rewards from 0."""
         accounts, of_live = 1.0 + carry * (self.accounts(learned) - 1.0), self.groups.of_arms[learned.live_arms]
         learned.new_period(0.0)
@@ -140,13 +140,13 @@ class GroupAccounts:
         learned.group_entry, learned.group_accounts = accounts, accounts.copy()
         learned.group_accounts[of_live] = 0.0
 
-    def keep_accounts_of_absent(self, learned: Learned, before: NDArray[np.int64], rho: Vector) -> None:
+    def keep_accounts_of_absent(self, learned: LearnedState, before: NDArray[np.int64], rho: Vector) -> None:
         """Store the accounts of groups whose last live arm was retired; `before` are the groups before that."""
         for column in np.flatnonzero(~np.isin(before, self.groups.of_arms[learned.live_arms])):
             account = rho[column] * self.groups.entitlements[before[column]]
             learned.group_accounts[before[column]] = max(1.0, account)  # (1/49) 49 is below 1
 
-    def retired_earned(self, learned: Learned, arms: NDArray[Any], amounts: Vector) -> None:
+    def retired_earned(self, learned: LearnedState, arms: NDArray[Any], amounts: Vector) -> None:
         """Add late rewards of retired arms to the accounts of their groups."""
         of_live = self.groups.of_arms[learned.live_arms]
         for g, amount in zip(self.groups.of_arms[arms].tolist(), amounts.tolist(), strict=True):
@@ -157,7 +157,7 @@ class GroupAccounts:
             else:
                 learned.group_accounts[g] += amount
 
-    def check(self, learned: Learned) -> None:
+    def check(self, learned: LearnedState) -> None:
         """Raise for accounts that contradict each other."""
         live, rho = self.live_groups, learned.memory.arms[ACCOUNT.account]
         first = np.zeros(live.n_groups)

@@ -1,7 +1,7 @@
 """The memory of a policy: arrays with named cells.
 
-`Layout` names the cells of one algorithm, `Memory` is the argument of its kernels, and `Learned` is everything that one
-policy has learned, the accounts of retired arms included.
+`Layout` names the cells of one algorithm, `Memory` is the argument of its kernels, and `LearnedState` is everything
+that one policy has learned, the accounts of retired arms included.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def settings_vector(names: Any, values: Mapping[str, Any]) -> Vector:
     return vector
 
 
-class Learned:
+class LearnedState:
     """Everything that a policy has learned: the memory of live arms, and the accounts of retired ones.
 
     `version` rises with every write. `accounts_in` names the row of `arms` that holds accounts, or of `contexts` if

@@ -18,7 +18,7 @@ from alphafair import jit
 from alphafair.errors import InvalidArgument
 from alphafair.math.distributions import all_within, is_distribution, mask_alone
 from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
-from alphafair.policy.memory import Learned
+from alphafair.policy.memory import LearnedState
 from alphafair.values import Feedback
 from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
@@ -38,7 +38,7 @@ class Stepper:
 
     def __init__(
         self,
-        learned: Learned,
+        learned: LearnedState,
         feedback: Feedback,
         flags: Mapping[str, bool],
         bundle: jit.Bundle,

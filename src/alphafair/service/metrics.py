@@ -107,7 +107,7 @@ class Measures:
         help = "Seconds from a decision, or its activation, to its reward."
         buckets = _cumulative(DELAYS, self._delays.tolist())
         yield HistogramMetricFamily("alphafair_reward_delay_seconds", help, buckets, self._all_delays)
-        waiting = service.writer.places.n_held
+        waiting = service.commands.places.n_held
         yield GaugeMetricFamily("alphafair_waiting", "Commands that wait for the next commit.", waiting)
         exports = service.exports
         yield GaugeMetricFamily("alphafair_exports", "Exports in progress.", len(exports.running))

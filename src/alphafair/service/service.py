@@ -33,6 +33,7 @@ from alphafair.service import routes
 from alphafair.service.access import Access
 from alphafair.service.api.descriptions import Descriptions
 from alphafair.service.api.exports import Exports
+from alphafair.service.command_queue import CommandQueue
 from alphafair.service.http.connections import MAX_CONNECTIONS, Connections, Timeouts, is_host
 from alphafair.service.http.errors import as_failure, failure, http_failure, unknown_method
 from alphafair.service.http.exchange import Request, Response
@@ -50,7 +51,6 @@ from alphafair.service.routes import HANDLERS, Methods
 from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shared import SharedAnswers
 from alphafair.service.shares import Places, Pool
-from alphafair.service.writer import Writer
 from alphafair_client.api import JSON_FORMS, Endpoint, Readiness, Role
 
 OTHER = "other"  # the path of requests to no endpoint, in metrics
@@ -108,7 +108,7 @@ class Service:
         self.engine, self.address, self.limits = engine, address, limits
         self.reports = Reports(engine.writers)
         self.measures = Measures(self)
-        self.writer = Writer(engine.writers, max_waiting=limits.max_waiting, observe=self.measures.committed)
+        self.commands = CommandQueue(engine.writers, max_waiting=limits.max_waiting, observe=self.measures.committed)
         self.keyring, self.exports = Keyring(address), Exports()
         self.access = Access(self.keyring, rate=limits.rate)
         closed = self.measures.connection_closed
@@ -155,8 +155,8 @@ class Service:
                 _check_method(request.method, methods)
             elif endpoint.body is not None and b"content-encoding" in request.headers:
                 _check_coding(request.headers[b"content-encoding"])
-            if role == "write" and request.caller is not None and self.writer.is_full(request.caller):
-                raise self.writer.overload(request.caller)  # before its body is kept
+            if role == "write" and request.caller is not None and self.commands.is_full(request.caller):
+                raise self.commands.overload(request.caller)  # before its body is kept
         except Exception as problem:
             request.failure = problem
 
@@ -275,7 +275,7 @@ class Service:
             ticking.cancel()
             with suppress(asyncio.CancelledError):
                 await ticking
-            await self.writer.drain()
+            await self.commands.drain()
             self.exports.close()
             for pool in (self.reads, self.scans, self.decoding):
                 pool.close()
@@ -294,13 +294,13 @@ class Service:
         gc.freeze()  # what is loaded now stays: the garbage collector need not look through it
         while True:
             try:
-                health = await self.writer.run(self.engine.health)
+                health = await self.commands.run(self.engine.health)
                 self._looked = time.monotonic()
                 if health["ready"] != was_ready:
                     was_ready = health["ready"]
                     log(*(READY if was_ready else NOT_READY), reason=health["reason"])
                 until = time.perf_counter() + TICK
-                while was_ready and await self.writer.run(self.engine.maintain):
+                while was_ready and await self.commands.run(self.engine.maintain):
                     await asyncio.sleep(MAINTENANCE_PAUSE)
                     if time.perf_counter() > until:
                         break

@@ -11,16 +11,36 @@ import functools
 import re
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-NEWEST: Final = 13  # the version of the schema
+FIRST: Final = 13  # the version that one text makes, in both stores; each later one is a text of its own beside it
 ONLY_SQLITE: Final = "-- sqlite only"
 _WORD = re.compile(r"\{(\w+)(?: (\w+))?\}")
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
 _COMMENT = re.compile(r" *--[^\n]*")
 _TABLE = re.compile(r"create table (\w+) \((.*?)\)[^(),]*;", re.DOTALL)
+_LATER_COLUMN = re.compile(r"alter table (\w+) add column (\w+) (double precision|\w+)")
 _COLUMN = re.compile(r"(?!primary|unique)(\w+) (double precision|\w+)(.*)", re.DOTALL)
 _EVENT = "event {int} primary key,\n    experiment {int} not null,\n    position {int} not null"
+
+
+class Step(NamedTuple):
+    """One text of the schema: it brings the version before to `number`; the first one makes a new store."""
+
+    number: int
+    name: str
+    text: str
+
+
+def read_steps(*folders: str) -> list[Step]:
+    """Return the texts of a folder of the schema, in their order."""
+    files = resources.files("alphafair.engine.store").joinpath("schema", *folders).iterdir()
+    found = [(file.name, file) for file in files if file.name.endswith(".sql")]
+    return [Step(int(name[:4]), name[5:-4], file.read_text(encoding="utf-8")) for name, file in sorted(found)]
+
+
+STEPS: Final = read_steps()
+NEWEST: Final = STEPS[-1].number  # the version of the schema
 
 
 @dataclass(frozen=True)
@@ -38,10 +58,15 @@ class Dialect:
         return hash(self.name)
 
     @functools.cached_property
+    def steps(self) -> list[Step]:
+        """The statements that make a new store, and those of each later version."""
+        texts = (text if self.has_marks else text.partition(ONLY_SQLITE)[0] for _, _, text in STEPS)
+        return [step._replace(text=self.types_in(text)) for step, text in zip(STEPS, texts, strict=True)]
+
+    @property
     def schema(self) -> str:
-        """The statements that make a new store."""
-        text = resources.files("alphafair.engine.store").joinpath(f"schema/{NEWEST:04}_ledger.sql").read_text("utf-8")
-        return self.types_in(text if self.has_marks else text.partition(ONLY_SQLITE)[0])
+        """The statements of all versions."""
+        return "".join(step.text for step in self.steps)
 
     def types_in(self, text: str) -> str:
         words = self.types | {"event": _EVENT}
@@ -52,7 +77,11 @@ class Dialect:
     @functools.cached_property
     def tables(self) -> dict[str, dict[str, str]]:
         """The columns of every table, with their types."""
-        return {name: _columns(body) for name, body in _TABLE.findall(_COMMENT.sub("", self.schema))}
+        schema = _COMMENT.sub("", self.schema)
+        found = {name: _columns(body) for name, body in _TABLE.findall(schema)}
+        for table, column, type_ in _LATER_COLUMN.findall(schema):
+            found[table][column] = type_
+        return found
 
     @functools.cached_property
     def constraints(self) -> set[tuple[str, str]]:

@@ -15,12 +15,11 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from alphafair import __version__
-from alphafair.engine.store.dialect import NEWEST, SQLITE, Dialect
+from alphafair.engine.store.dialect import FIRST, NEWEST, SQLITE, Dialect, Step, read_steps
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 Execute = Callable[..., list[Any]]  # a statement and values: rows
@@ -35,11 +34,9 @@ _TOKEN = re.compile(r"""--[^\n]*|"(?:[^"]|"")*"|'(?:[^']|'')*'|\w+|\S""")  # quo
 _QUOTED = re.compile(r'"\w+"')  # SQLite adds and removes quotes around names when a table is altered
 
 
-def older(dialect: Dialect) -> list[tuple[int, str, str]]:
-    """Return the migrations before the present schema: number, name, text."""
-    folder = resources.files("alphafair.engine.store").joinpath("schema", f"before_{NEWEST}", dialect.name)
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return [(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in files]
+def older(dialect: Dialect) -> list[Step]:
+    """Return the migrations before the one text of both stores."""
+    return read_steps(f"before_{FIRST}", dialect.name)
 
 
 def migrate(
@@ -47,8 +44,8 @@ def migrate(
 ) -> bool:
     """Bring a store to the current version, in the caller's transaction; return whether it was of an older one.
 
-    `done` is its version, 0 for a new one. `move` brings rows of the last version before into the tables that the
-    function makes which it is called with.
+    `done` is its version, 0 for a new one. `move` brings rows of the last version before `FIRST` into the tables that
+    the function makes which it is called with.
     """
     if done > NEWEST:
         ((written,),) = execute("select code_version from migration order by number desc limit 1")
@@ -70,14 +67,18 @@ def migrate(
 
     if not done:
         run(dialect.types_in(RECORDS))
-        run(dialect.schema)
-    else:
+    elif done < FIRST:
         for number, name, text in older(dialect):
             if number > done:
                 run(text)
                 record(number, name)
-        move(lambda: run(dialect.schema))
-    record(NEWEST, "ledger")
+    for number, name, text in dialect.steps:
+        if number == FIRST and 0 < done < FIRST:
+            move(functools.partial(run, text))
+        elif number > done:
+            run(text)
+        if number > done:
+            record(number, name)
     return done > 0
 
 
@@ -101,7 +102,7 @@ def migrate_file(connection: sqlite3.Connection, path: Path, *, read_only: bool,
     """
     done = _done(connection)
     if done != NEWEST and not read_only:
-        if done < NEWEST:
+        if done < FIRST:
             _check_space(path)
         connection.create_function("with_present_names", 1, with_present_names, deterministic=True)
         connection.execute("begin immediate")
@@ -255,6 +256,11 @@ def needs_migration_of(connection: sqlite3.Connection) -> bool:
     return 0 < _done(connection) < NEWEST
 
 
+def is_before_first(connection: sqlite3.Connection) -> bool:
+    """Whether the tables of a file are not those of the one text."""
+    return 0 < _done(connection) < FIRST
+
+
 def check_file(connection: sqlite3.Connection, path: object) -> None:
     """Refuse a file whose tables, indexes, triggers or views are not those of its version."""
     done = _done(connection)
@@ -272,7 +278,8 @@ def _expected(version: int) -> dict[tuple[str, str], str]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.create_function("with_present_names", 1, with_present_names, deterministic=True)
     try:
-        texts = [SQLITE.schema] if version == NEWEST else [text for n, _, text in older(SQLITE) if n <= version]
+        steps = older(SQLITE) if version < FIRST else SQLITE.steps
+        texts = [step.text for step in steps if step.number <= version]
         for text in [SQLITE.types_in(RECORDS), *texts] if version else []:
             for statement in _statements(text):
                 connection.execute(statement)

@@ -48,7 +48,7 @@ from alphafair.engine.store.ledger import (
     check_finite,
     conflict_of,
 )
-from alphafair.engine.store.migrate import check_file, migrate_file, needs_migration_of
+from alphafair.engine.store.migrate import check_file, is_before_first, migrate_file, needs_migration_of
 from alphafair.errors import InvalidArgument, Mismatch, Unavailable
 
 APPLICATION: Final = 0xA1FA  # SQLite's application_id, which marks a file of this package
@@ -538,7 +538,7 @@ def n_events_of(path: Path) -> int:
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as copied:
         try:
             ((found,),) = copied.execute("pragma integrity_check(1)")
-            ((last,),) = copied.execute(_N_EVENTS[needs_migration_of(copied)])
+            ((last,),) = copied.execute(_N_EVENTS[is_before_first(copied)])
         except sqlite3.DatabaseError as problem:
             raise Mismatch(f"{path} is damaged: {problem}.") from problem
     if found != "ok":

@@ -121,7 +121,7 @@ async def reward_many(service: Service, request: Request, name: str, body: Rewar
 
 
 async def _submit(service: Service, request: Request, command: Any) -> Any:
-    (answer,) = await service.writer.submit(caller_of(request), (command,))
+    (answer,) = await service.commands.submit(caller_of(request), (command,))
     if isinstance(answer, RequestError):
         raise answer
     return answer
@@ -130,7 +130,7 @@ async def _submit(service: Service, request: Request, command: Any) -> Any:
 async def _submit_many(service: Service, request: Request, commands: list[Any]) -> list[Any]:
     caller = caller_of(request)
     service.access.count(caller.id, len(commands), already=1)
-    answers = await service.writer.submit(caller, commands)
+    answers = await service.commands.submit(caller, commands)
     if isinstance(answers[0], RequestError) and answers[0].code == "unknown_experiment":
         raise answers[0]  # the path is wrong, not an item
     return answers
@@ -230,7 +230,7 @@ async def _change(service: Service, request: Request, name: str, act: Callable[[
         except Exception as problem:
             raise Uncertain(f"The change was made, but its result cannot be read: {problem}") from problem
 
-    return await service.writer.change(caller, work)
+    return await service.commands.change(caller, work)
 
 
 def _attachment(name: str, format: str) -> str:

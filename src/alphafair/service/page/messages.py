@@ -165,7 +165,7 @@ class Series(Struct):
     arm_reward_sums: list[list[float]]  # by arm, then by bucket
 
 
-class Share(Struct):
+class ShareItem(Struct):
     """A group, or an arm where arms have no groups: what it got and what it is entitled to.
 
     Shares are parts of the sum over all groups, in [0, 1]. In `LiveAnswer.shares` decisions and rewards count since the
@@ -186,7 +186,7 @@ class Share(Struct):
     reward_sum: float
 
 
-class Delays(Struct):
+class DelayCounts(Struct):
     """How long rewards took: a histogram with log-spaced bounds."""
 
     edges: list[float | None]  # seconds, increasing, one more than counts; null at the end: no upper bound
@@ -202,7 +202,7 @@ class Certificate(Struct):
     sentence: str  # both in words
 
 
-class Book(Struct):
+class BookItem(Struct):
     """What each group, or arm, earned in a period."""
 
     number: int
@@ -227,11 +227,11 @@ class LiveAnswer(Struct):
     last_event: float | None
     series: Series
     changes: list[ChangeItem]  # the history, to be marked on the time line; oldest first; `at` is a date
-    shares: list[Share]  # in the order of arms, or of groups
-    period_shares: list[Share] | None  # of the current period; null where there was never more than one
+    shares: list[ShareItem]  # in the order of arms, or of groups
+    period_shares: list[ShareItem] | None  # of the current period; null where there was never more than one
     period_pulls: dict[str, int] | None  # decisions by arm in it; null: the log of an older version does not tell
-    books: list[Book]  # of all periods, the current one last; empty where there was never more than one
-    delays: Delays
+    books: list[BookItem]  # of all periods, the current one last; empty where there was never more than one
+    delays: DelayCounts
     certificate: Certificate | None  # null under bandit feedback, and where the policy has none
     marks: list[Mark]
 

@@ -23,10 +23,10 @@ from alphafair.service.api.handlers import by_group, described, fairness, jain_i
 from alphafair.service.page.marks import marks_of
 from alphafair.service.page.messages import (
     ArmProbability,
-    Book,
+    BookItem,
     Certificate,
     DecisionAnswer,
-    Delays,
+    DelayCounts,
     EarlierSettings,
     IndexItem,
     LiveAnswer,
@@ -35,7 +35,7 @@ from alphafair.service.page.messages import (
     PolicyGuarantee,
     PolicyItem,
     Series,
-    Share,
+    ShareItem,
     Sparkline,
 )
 from alphafair.values import Feedback
@@ -227,18 +227,18 @@ def _jain_of_rewards(found: Overview) -> NDArray[np.float64]:
     return np.asarray(np.divide(total**2, n * squares, out=np.full(end, np.nan), where=known))
 
 
-def shares(found: Overview) -> list[Share]:
+def shares(found: Overview) -> list[ShareItem]:
     """What every group, or arm, got since the start, and what it is entitled to."""
     return _shares(found, found.status.pulls, found.status.cumulative_rewards)
 
 
-def period_shares(found: Overview) -> list[Share] | None:
+def period_shares(found: Overview) -> list[ShareItem] | None:
     """What every group, or arm, got in the current period; None where there was never more than one."""
     periods = found.status.periods
     return _shares(found, found.period_pulls, periods[-1].rewards) if periods else None
 
 
-def _shares(found: Overview, pulls: Mapping[str, int] | None, earned: Mapping[str, float]) -> list[Share]:
+def _shares(found: Overview, pulls: Mapping[str, int] | None, earned: Mapping[str, float]) -> list[ShareItem]:
     status, every = found.status, list(found.status.pulls)
     live, masked = set(status.arms), set(status.masked_arms)
     members = {label: [every[number] for number in numbers] for label, numbers in _members(found).items()}
@@ -250,7 +250,7 @@ def _shares(found: Overview, pulls: Mapping[str, int] | None, earned: Mapping[st
     rewards = {label: sum(earned.get(arm, 0.0) for arm in arms) for label, arms in members.items()}
     spans = {label: _spans(found, numbers) for label, numbers in _members(found).items()}
     return [
-        Share(
+        ShareItem(
             label=label,
             arms=arms,
             live=label in entitled,
@@ -268,23 +268,23 @@ def _shares(found: Overview, pulls: Mapping[str, int] | None, earned: Mapping[st
     ]
 
 
-def books(found: Overview) -> list[Book]:
+def books(found: Overview) -> list[BookItem]:
     """What every group, or arm, earned in each period, and how evenly."""
     rows = []
     for period in found.status.periods:
         rewards = by_group(found.status, period.rewards, period.rewards)
         jain = jain_index(found.status, period.accounts or rewards) if any(rewards.values()) else None
         ended = None if period.ended is None else period.ended.timestamp()
-        rows.append(Book(period.number, period.started.timestamp(), ended, rewards, jain))
+        rows.append(BookItem(period.number, period.started.timestamp(), ended, rewards, jain))
     return rows
 
 
-def delays(summary: Summary) -> Delays:
+def delays(summary: Summary) -> DelayCounts:
     """How long rewards took, without the empty ends of the histogram."""
     used = np.flatnonzero(summary.delays)
     first, last = (int(used[0]), int(used[-1])) if len(used) else (0, 0)
     edges = [0.0, *(bound / SECOND for bound in DELAY_BOUNDS), None]
-    return Delays(edges[first : last + 2], summary.delays[first : last + 1].tolist(), summary.delay_sum / SECOND)
+    return DelayCounts(edges[first : last + 2], summary.delays[first : last + 1].tolist(), summary.delay_sum / SECOND)
 
 
 def certificate(found: Bounds | None) -> Certificate | None:

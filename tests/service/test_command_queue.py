@@ -11,10 +11,10 @@ import pytest
 
 from alphafair.engine import Decide, Unavailable
 from alphafair.engine.tickets import Queue, Ticket, Waiter
-from alphafair.service import writer as writer_module
+from alphafair.service import command_queue as queue_module
+from alphafair.service.command_queue import CommandQueue
 from alphafair.service.http.errors import Failure, as_failure
 from alphafair.service.keys import Caller
-from alphafair.service.writer import Writer
 
 
 class Slow:
@@ -36,7 +36,7 @@ class Slow:
         return self.queue.put(tickets)
 
     def serve(self, leader: Waiter) -> tuple[list[Ticket], bool]:
-        tickets = self.queue.take(writer_module.MOST_REQUESTS)
+        tickets = self.queue.take(queue_module.MOST_REQUESTS)
         self.taken.set()
         self.go.wait()
         if not self.problem:
@@ -52,10 +52,10 @@ class Command(str):
     experiment = "home"
 
 
-def made(max_waiting: int = 100) -> tuple[Slow, Writer, list[int]]:
+def made(max_waiting: int = 100) -> tuple[Slow, CommandQueue, list[int]]:
     engine = Slow()
     sizes: list[int] = []
-    writer = Writer(engine, max_waiting=max_waiting, observe=lambda size, *_: sizes.append(size))  # type: ignore[arg-type]
+    writer = CommandQueue(engine, max_waiting=max_waiting, observe=lambda size, *_: sizes.append(size))  # type: ignore[arg-type]
     return engine, writer, sizes
 
 
@@ -67,7 +67,7 @@ def named(commands: Sequence[Any]) -> list[Any]:
     return [Command(each) if isinstance(each, str) else each for each in commands]
 
 
-async def several(writer: Writer, *commands: Sequence[Any], by: str = "one") -> list[asyncio.Task[list[Any]]]:
+async def several(writer: CommandQueue, *commands: Sequence[Any], by: str = "one") -> list[asyncio.Task[list[Any]]]:
     """Commands that are waiting now, or being committed where nothing else was."""
     tasks = [asyncio.create_task(writer.submit(key(by), named(each))) for each in commands]
     while writer.writers.queue and not writer.writers.taken.is_set():  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def test_a_caller_beyond_its_share_is_rejected_and_no_other() -> None:
 
 def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty batches of one key do not delay another key by more than the commit that runs and its own."""
-    monkeypatch.setattr(writer_module, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(queue_module, "MOST_REQUESTS", 4)
 
     async def run() -> None:
         engine, writer, _ = made(max_waiting=1000)
@@ -170,8 +170,8 @@ def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.Mo
 
 def test_callers_take_turns_between_experiments_that_are_written_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty experiments of one key do not take all threads, and another key's batch is the next that begins."""
-    monkeypatch.setattr(writer_module, "MOST_REQUESTS", 4)
-    monkeypatch.setattr(writer_module, "AT_ONCE", 8)
+    monkeypatch.setattr(queue_module, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(queue_module, "AT_ONCE", 8)
 
     class Gated(Slow):
         """The queue of one experiment."""
@@ -194,7 +194,7 @@ def test_callers_take_turns_between_experiments_that_are_written_side_by_side(mo
         engine, queues = Slow(), dict[str, Gated]()
         engine.is_shared = True
         engine.known = lambda name: queues.setdefault(name, Gated(name))  # type: ignore[method-assign]
-        writer = Writer(engine, max_waiting=1000, observe=lambda *_: None)  # type: ignore[arg-type]
+        writer = CommandQueue(engine, max_waiting=1000, observe=lambda *_: None)  # type: ignore[arg-type]
 
         async def sent(*names: str, n: int, by: str) -> list[asyncio.Task[list[Any]]]:
             commands = ([Decide(name, f"v{k}") for k in range(n)] for name in names)
@@ -261,7 +261,7 @@ def test_an_admin_without_limits_has_a_place_for_its_change() -> None:
         engine.go.set()
         gate = threading.Event()
         limited = [Caller(f"limited {n}", "limited", "admin", frozenset({"home"})) for n in range(3)]
-        n = writer_module.CHANGES // 2
+        n = queue_module.CHANGES // 2
         changes = [asyncio.create_task(writer.change(each, gate.wait)) for each in limited[:2] for _ in range(n)]
         await asyncio.sleep(0)
         for caller in limited:
@@ -292,7 +292,7 @@ def test_an_experiment_that_is_not_known_is_searched_once_for_a_burst() -> None:
 
         engine.known = lambda name: known[0] if known else None  # type: ignore[assignment, method-assign, return-value]
         engine.search = search  # type: ignore[attr-defined]
-        callers = [key(f"caller {k % 2}") for k in range(2 * writer_module.CHANGES)]
+        callers = [key(f"caller {k % 2}") for k in range(2 * queue_module.CHANGES)]
         answers = await asyncio.gather(*(writer.submit(each, [Command("a")]) for each in callers))
         assert answers == [["answer to a"]] * len(callers)
         assert searches == ["home", "home"]  # once for each caller

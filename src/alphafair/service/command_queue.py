@@ -18,9 +18,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from alphafair.engine.tickets import Ticket, Turns
-from alphafair.engine.writer import MOST_REQUESTS
-from alphafair.engine.writer import Writer as Queued
-from alphafair.engine.writers import Writers
+from alphafair.engine.writer import MOST_REQUESTS, Writer
+from alphafair.engine.writers import AllWriters
 from alphafair.service.http.errors import Failure
 from alphafair.service.keys import Caller
 from alphafair.service.shares import AGAIN, Places, Pool
@@ -47,7 +46,7 @@ class Sent(Ticket):
 class Line:
     """The commands of the service that wait for one writer of the engine."""
 
-    def __init__(self, service: Writer, writer: Queued) -> None:
+    def __init__(self, service: CommandQueue, writer: Writer) -> None:
         self._service, self.writer = service, writer
         self.waiting = Counter[str]()  # commands without an answer, by caller
         self.is_owed = False  # whether the service must provide a leader, and has not yet
@@ -61,13 +60,13 @@ class Line:
         self._service.loop.call_soon_threadsafe(self._service.deliver, self, tickets)
 
 
-class Writer:
+class CommandQueue:
     """Passes commands to the engine, and rejects commands when too many wait."""
 
     loop: asyncio.AbstractEventLoop
 
     def __init__(
-        self, writers: Writers, *, max_waiting: int, observe: Callable[[int, float, list[float]], None]
+        self, writers: AllWriters, *, max_waiting: int, observe: Callable[[int, float, list[float]], None]
     ) -> None:
         self.writers = writers
         self.places = Places(max_waiting, -(-max_waiting // SHARE), MOST_REQUESTS)  # of commands without an answer
@@ -78,8 +77,8 @@ class Writer:
         at_once = -(-self._n_threads // 2)
         places = Places(CHANGES, CHANGES // 2, CHANGES // 2)
         self._changes = Pool(self._threads, places, at_once=at_once, per_caller=1)
-        self._lines: dict[Queued, Line] = {}
-        self._searches: dict[tuple[str, str], asyncio.Future[Queued | None]] = {}  # by caller and experiment
+        self._lines: dict[Writer, Line] = {}
+        self._searches: dict[tuple[str, str], asyncio.Future[Writer | None]] = {}  # by caller and experiment
         self._due = Turns[Line]()  # lines that wait for a thread, by caller
         self._is_due: set[tuple[str, Line]] = set()
         self._n_serving = 0  # threads
@@ -117,7 +116,7 @@ class Writer:
                 self.loop.call_soon(self._begin)  # after the commands that arrive in the same turn of the loop
         return await ticket.answered
 
-    async def _search(self, caller: Caller, name: str) -> Queued | None:
+    async def _search(self, caller: Caller, name: str) -> Writer | None:
         """Look for an experiment that another process may have created: once for all commands of a caller that wait."""
         key = caller.id, name
         search = self._searches.get(key)
@@ -127,7 +126,7 @@ class Writer:
             search.add_done_callback(partial(self._searched, key))
         return await asyncio.shield(search)
 
-    def _searched(self, key: tuple[str, str], search: asyncio.Future[Queued | None]) -> None:
+    def _searched(self, key: tuple[str, str], search: asyncio.Future[Writer | None]) -> None:
         del self._searches[key]
         if not search.cancelled():
             search.exception()  # seen, also where all who waited have gone
