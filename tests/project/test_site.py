@@ -171,6 +171,7 @@ def browser() -> Iterator[Any]:
 def pages() -> list[str]:
     """Every page; of those of names, whose form is the same, every twentieth and the longest."""
     found = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
+    found = [each for each in found if not each.startswith("_static/")]  # a template of the theme
     alike = [each for each in found if each.startswith("reference/names/")]
     longest = sorted(alike, key=lambda each: (SITE / each).stat().st_size)[-3:]
     return [each for each in found if each not in alike or each in alike[::20] or each in longest]
