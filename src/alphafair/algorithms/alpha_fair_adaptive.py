@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from alphafair import validate
-from alphafair.algorithms import adaptive_bandit, adaptive_full
+from alphafair.algorithms import adaptive_bandit, adaptive_full, adaptive_slates
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
 from alphafair.math.utility import account_settings, played_alpha
@@ -94,9 +94,11 @@ class AlphaFairAdaptive(BasePolicy):
     name: ClassVar[str] = "alpha-fair-adaptive"
     _version: ClassVar[int] = 5
     alpha: float
-    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), style=("#882255", "h"), variants=variants)
-    algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
-    welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_bandit.ON_WELFARE}
+    traits = Traits(
+        feedbacks=(Feedback.FULL, Feedback.BANDIT), slates=True, style=("#882255", "h"), variants=variants
+    )
+    algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_slates.ALGORITHM}
+    welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_slates.ON_WELFARE}
 
     def __init__(
         self,
