@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from alphafair.jit import kernel
+from alphafair.math.floors import TIE
 from alphafair.math.log_barrier import level, power_sums
 
 ROUNDING = 1e-9
@@ -55,6 +56,26 @@ def bar(v, m, largest):
         largest[place] = v[i]
         n_kept = min(n_kept + 1, m)
     return largest[m - 1]
+
+
+@kernel
+def favourites(scores, top, largest):
+    """Replace `scores` by a distribution: `top` on those above the bar, the rest on those at it; `largest` is scratch.
+
+    The bar is the least score that the mass 1 reaches.
+    """
+    n, n_above, n_at = scores.shape[0], 0, 0
+    limit = bar(scores, min(full_count(top), n), largest)
+    for i in range(n):
+        if TIE * scores[i] > limit:
+            n_above += 1
+        elif scores[i] >= TIE * limit:
+            n_at += 1
+    for i in range(n):
+        if TIE * scores[i] > limit:
+            scores[i] = top
+        else:
+            scores[i] = (1.0 - n_above * top) / n_at if scores[i] >= TIE * limit else 0.0
 
 
 @kernel
@@ -154,3 +175,24 @@ def capped_barrier(distances, top, guess, out):
     for i in range(n):
         out[i] = min(top, out[i] * left / total) if distances[i] >= edge else top
     return without
+
+
+@kernel
+def stability_capped(y, top, eta, estimates, distances, q):
+    """M(eta) of `alphafair.math.log_barrier` with the cap, for a loss estimate of every arm, 0 for those not seen.
+
+    The maximum is over distributions with the cap: at q = min(top, 1/(mu + 1/y + eta l)). Replaces `q`, `distances`.
+    """
+    n, smallest = y.shape[0], np.inf
+    for i in range(n):
+        distances[i] = 1.0 / y[i] + eta * estimates[i]
+        smallest = min(smallest, distances[i])
+    for i in range(n):
+        distances[i] -= smallest
+    capped_barrier(distances, top, smallest, q)
+    gained = moved = 0.0
+    for i in range(n):
+        ratio = q[i] / y[i]
+        gained += estimates[i] * (y[i] - q[i])
+        moved += ratio - 1.0 - math.log(ratio)
+    return max(0.0, gained - moved / eta)
