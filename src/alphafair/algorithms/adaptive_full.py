@@ -30,7 +30,7 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.math import predictor
 from alphafair.math.adahedge import add_gap, share
-from alphafair.math.capped import favourites, frame
+from alphafair.math.capped import favourites, frame, inclusion
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
@@ -48,7 +48,6 @@ from alphafair.math.gradient_ascent import (
     close_epoch,
     count_shown,
     in_slopes,
-    inclusion,
     reopen_on_welfare,
     restart,
     restart_certificate,

@@ -34,8 +34,8 @@ from alphafair.algorithms.adaptive_bandit import (
     add_roots,
     count_shown,
     deviation,
-    explore_and_lift,
     exploration,
+    explore_and_lift,
     forgo,
     peak_for_bound,
     refresh,
@@ -45,7 +45,7 @@ from alphafair.algorithms.adaptive_bandit import (
     start_equal,
 )
 from alphafair.jit import kernel
-from alphafair.math.capped import bar, capped_barrier, frame, full_count
+from alphafair.math.capped import bar, capped_barrier, frame, full_count, inclusion
 from alphafair.math.floors import TIE, F, earn_one
 from alphafair.math.predictor import (
     LEAST_REWARD,
@@ -112,13 +112,11 @@ def concentrate(memory, top):
 
 
 @kernel
-def inclusion(memory, arm, k, keep):
+def probability(memory, arm, k, keep):
     """Return p of one arm, from the results of `prepare_slate` in scratch."""
-    if k >= memory.scratch.shape[1]:
-        return 1.0
-    safe = memory.parts[P.safe_share]
+    safe, floor = memory.parts[P.safe_share], memory.groups.numbers[F.arm_floor]
     y = (1.0 - safe) * memory.scratch[T.scores, arm] + safe * memory.scratch[T.played, arm]
-    return min(1.0, memory.groups.numbers[F.arm_floor] + keep * y)
+    return inclusion(memory.scratch.shape[1], k, floor, keep, y)
 
 
 @kernel
@@ -127,7 +125,7 @@ def draw_slate(memory, context, k, uniform, out, slate):
     prepare_slate(memory, context, k)
     keep, _, _ = frame(out.shape[0], k, memory.groups.numbers[F.arm_floor])
     for i in range(out.shape[0]):
-        out[i] = inclusion(memory, i, k, keep)
+        out[i] = probability(memory, i, k, keep)
     return draw_from(out, k, uniform, slate)
 
 
@@ -140,7 +138,7 @@ def add_up(memory, k, keep, arms, propensities, rewards):
         most *= 1.0 + 1e-9  # units and powers round
     outside = m < k or (numbers[N.mixing_peak] > 0.0 and peak > most)
     for a in range(m):
-        outside |= propensities[a] != inclusion(memory, arms[a], k, keep)
+        outside |= propensities[a] != probability(memory, arms[a], k, keep)
         highest = max(highest, rewards[a])
     numbers[N.outside] += 1.0 if outside else 0.0
     count_shown(numbers, k)
@@ -153,7 +151,7 @@ def add_up(memory, k, keep, arms, propensities, rewards):
     if highest > largest:
         least = 1.0
         for i in range(memory.scratch.shape[1]):
-            least = min(least, inclusion(memory, i, k, keep))
+            least = min(least, probability(memory, i, k, keep))
         numbers[N.explored] += peak * (highest - largest) / least
 
 
@@ -172,7 +170,7 @@ def update_learners(memory, context, k, keep, arms, propensities, rewards):
     ahead *= seen
     for a in range(arms.shape[0]):
         arm, known = arms[a], min(rewards[a], largest)
-        chance = max(propensities[a], inclusion(memory, arm, k, keep))  # in order, the propensity itself
+        chance = max(propensities[a], probability(memory, arm, k, keep))  # in order, the propensity itself
         ahead += (played[arm] - scores[arm]) * slope[arm] * (predicted[arm] - known) / chance
         surprise = (1.0 - gamma) * slope[arm] / peak * (raised[arm] - known) / chance
         losses[arm] += surprise

@@ -27,7 +27,7 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
-from alphafair.math.capped import frame
+from alphafair.math.capped import frame, inclusion
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import F, earn_together, keep_floors, mask_and_keep_floors, price_units
 from alphafair.math.gradient_ascent import (
@@ -37,7 +37,6 @@ from alphafair.math.gradient_ascent import (
     close_epoch,
     count_shown,
     in_slopes,
-    inclusion,
     of_single_arms,
     reopen_on_welfare,
     restart,
@@ -151,7 +150,12 @@ def draw_slate(memory, context, k, uniform, out, slate):
 @kernel
 def learn_slate(memory, context, k, probabilities, rewards):
     """Learn from a slate of k arms: drift, ascent step from x within the cap, accounts."""
-    n, floor, slope, numbers = rewards.shape[0], memory.groups.numbers[F.arm_floor], memory.arms[A.slope], memory.scalars
+    n, floor, slope, numbers = (
+        rewards.shape[0],
+        memory.groups.numbers[F.arm_floor],
+        memory.arms[A.slope],
+        memory.scalars,
+    )
     own, x, held, alpha = (
         memory.context_scalars[context],
         memory.contexts[context, C.x],

@@ -95,9 +95,7 @@ class AlphaFairAdaptive(BasePolicy):
     name: ClassVar[str] = "alpha-fair-adaptive"
     _version: ClassVar[int] = 6
     alpha: float
-    traits = Traits(
-        feedbacks=(Feedback.FULL, Feedback.BANDIT), slates=True, style=("#882255", "h"), variants=variants
-    )
+    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), slates=True, style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_slates.ALGORITHM}
     welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_slates.ON_WELFARE}
 
@@ -140,8 +138,8 @@ class AlphaFairAdaptive(BasePolicy):
     def _of_this_version(cls, state: State) -> State:
         """Add what older versions did not keep: what slates need, and before version 5 sums of squares.
 
-        Version 4 took om c for the mean square of rewards and of misses. The bound of Theorem 1 does not cover a change of the
-        algorithm, so there is none until the next period.
+        Version 4 took om c for the mean square of rewards and of misses. The bound of Theorem 1 does not cover a change
+        of the algorithm, so there is none until the next period.
         """
         if state.policy != cls.name or state.version not in (4, 5):
             return state

@@ -37,6 +37,12 @@ def frame(n, k, floor):
 
 
 @kernel
+def inclusion(n, k, floor, keep, y):
+    """Return p = nu + keep y of an arm in a slate of k."""
+    return 1.0 if k >= n else min(1.0, floor + keep * y)
+
+
+@kernel
 def full_count(top):
     """Return how many arms the mass 1 reaches."""
     return max(1, int(math.ceil(1.0 / top - ROUNDING)))

@@ -109,12 +109,6 @@ def within_cap(x, top, out):
 
 
 @kernel
-def inclusion(n, k, floor, keep, y):
-    """Return p = nu + keep y of an arm in a slate of k."""
-    return 1.0 if k >= n else min(1.0, floor + keep * y)
-
-
-@kernel
 def ascend_capped(slope, part, x, squared_norms, rewards, top, reach, step, out):
     """The step of a slate, reach g/sqrt(S) from x within the cap; write the new x to `out` and return the new S.
 
@@ -153,7 +147,8 @@ def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, som
         if hasattr(names, "reopened"):
             own[names.reopened] = own[names.squared_norms] > 0.0
         elif own[names.squared_norms] > own[names.closed_norms]:
-            part = 1.0 if own[names.shown] <= 1.0 else 2.0 * own[names.reach]  # reach may be smaller from now on
+            slates = hasattr(names, "shown") and own[names.shown] > 1.0
+            part = 2.0 * own[names.reach] if slates else 1.0  # the reach may be smaller from now on
             own[names.closed_roots] += part * math.sqrt(own[names.squared_norms])
             own[names.closed_norms] = own[names.squared_norms]
         if own[names.squared_norms] == 0.0:

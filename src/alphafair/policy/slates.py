@@ -189,14 +189,12 @@ def note(policy: BasePolicy, decision: SlateDecision, after: frozenset[int]) -> 
         decision._rewarded = {**decision._rewarded, policy._markers.learned: after}
 
 
-def by_arm(
-    arms: Sequence[int], before: frozenset[int], rewards: Any, low: float, high: float
-) -> dict[int, float]:
+def by_arm(arms: Sequence[int], before: frozenset[int], rewards: Any, low: float, high: float) -> dict[int, float]:
     """Check one reward per shown arm, in the order of their slots, or a mapping from some of them to their rewards."""
     if isinstance(rewards, Mapping):
         for arm in rewards:
             if arm not in arms:
-                allowed = f"of shown arms, {validate.listed(arms)}"
+                allowed = f"of shown arms, [{validate.listed(arms)}]"
                 raise InvalidArgument("rewards", allowed, arm, "Pass a reward per shown arm.")
         given = {arm: rewards[arm] for arm in arms if arm in rewards}
         values = list(given.values())
@@ -208,7 +206,7 @@ def by_arm(
     for arm in given:
         if arm in before:
             left = [each for each in arms if each not in before]
-            allowed = f"of arms without a reward yet, {validate.listed(left)}"
+            allowed = f"of arms without a reward yet, [{validate.listed(left)}]"
             raise InvalidArgument("rewards", allowed, arm, "Pass each reward once.")
     return {arm: validate.reward(value, low, high) for arm, value in zip(given, values, strict=True)}
 

@@ -101,9 +101,7 @@ class Stepper:
             self._call("forgo", self.algorithm.forgo, 0.0, arguments, **self.flags)
 
     def draw_slate(self, *arguments: Any) -> int:
-        return int(
-            self._run(self.slate_bundle, "draw_slate", self.algorithm.draw_slate, 0.5, arguments, **self.flags)
-        )
+        return int(self._run(self.slate_bundle, "draw_slate", self.algorithm.draw_slate, 0.5, arguments, **self.flags))
 
     def mask_slate(self, *arguments: Any) -> int:
         return int(self._run(self.slate_bundle, "mask_slate", mask_slate, 0.0, arguments, **self.flags))

@@ -77,8 +77,8 @@ class Policy(Protocol):
     - Many threads may share it: calls are atomic. If it has `cumulative_rewards`, every reward is counted once.
     - With kernels, whole runs equal single steps to the last bit, and its memory does not grow.
 
-    - If `traits.slates`: with `k`, `choose` returns a `SlateDecision` of min(k, available live arms) different arms, from
-      the same single uniform number, and `probabilities` those of being in the slate, which sum to that number.
+    - If `traits.slates`: with `k`, `choose` returns a `SlateDecision` of min(k, available live arms) different arms,
+      from the same single uniform number, and `probabilities` those of being in the slate, which sum to that number.
       `update` then takes one reward per shown arm, or a mapping from some of the arms to their rewards, each once.
 
     The initial distribution, the effect of a mask, and how close to certainty it comes are up to the policy.
