@@ -136,8 +136,7 @@ class Adaptive(naive_groups.Adaptive):
         self.learn_index(context, list(given), np.array([reward for _, reward in given.values()]), first=first)
         for place, (_, reward) in given.items():
             self.terms.earn(self.terms.live[place], reward)
-        for place in range(self.n_arms):
-            naive_groups.AlphaFairAdaptive.refresh(self, place)
+            self.refresh(place)
 
     def learn_index(self, context: int, places: list[int], rewards: Vector, *, first: bool) -> None:
         """A context ages, and the regression forgets, with the first rewards of a decision."""

@@ -42,6 +42,7 @@ class Pair:
         self.oracle, self.terms, self.floor = oracle(2, terms, alpha=0.8, **options), terms, terms.nu
         self.full, self.announced = self.ours.feedback == "full", kind == "adaptive"
         self.entitled, self.n_new_groups = "entitlements" in groups, 0
+        self.begun: dict[int, SlateDecision] = {}  # some rewards of which were learned since the last `restore`
         self.waiting: list[tuple[SlateDecision, dict[int, float] | Any]] = []
 
     def choose(self, rng: np.random.Generator) -> None:
@@ -93,7 +94,8 @@ class Pair:
                 self.terms.earn(i, used[i] * seen[i])
             self.oracle.learn_every(context, min(k, len(live)), used, seen)
             return
-        first = len(rewards) == k
+        first = id(decision) not in self.begun
+        self.begun[id(decision)] = decision
         now = {arm: r for arm, r in rewards.items() if rng.random() < 0.6} or rewards
         if len(now) == k and rng.random() < 0.5:
             self.ours.update(decision, list(now.values()))
@@ -153,7 +155,7 @@ def test_policies_with_slates(kind: str, groups: str, seed: int) -> None:
             pair.change_arms(event, rng)
         if event == "snapshot":
             state = State.from_bytes(pair.ours.snapshot().to_bytes())
-            # decisions of `choose` remember which policy has learned from them, so the same policy goes on
-            pair.ours.restore(state)
+            pair.ours.restore(state)  # after which it does not know which decisions it has learned from
+            pair.begun.clear()
             assert load_policy(state).probabilities(0, k=2).tolist() == pair.ours.probabilities(0, k=2).tolist()
         pair.check()
