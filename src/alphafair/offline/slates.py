@@ -1,0 +1,314 @@
+"""The best fixed slates in hindsight, for any alpha, with proof: a context shows k arms, so no arm takes more than 1.
+
+With levels y_G = R_G/s_G, V_ji = W_ji/s_G in the group G of arm i, and kappa_j the number of arms that context j shows,
+
+    max  welfare of y   over   y_G = y_G(0) + sum_j sum_{i in G} V_ji x_ji ,  0 <= x <= 1 ,  sum_i x_ji = kappa_j .
+
+Floors are taken off before: kappa may be any number between 0 and the number of arms. Several arms of a group may be
+shown together, so a group is not one arm as in `alphafair.offline.reduction`. With w_G = s_G y_G^(-alpha) any x has
+
+    W <= W(OPT) <= W (1 + gap/money) ,  money = sum_G w_G y_G ,  gap = sum_j [topsum(V_j w) - <V_j w, x_j>]
+
+where topsum is the sum of the kappa_j largest entries, the last one in part: `certify`. Optimality needs multipliers mu
+per context, z of x >= 0 and v of x <= 1:
+
+    z - v = mu - V w ,  x z = t ,  (1 - x) v = t        with t = 0
+
+`follow` drives t to 0 by Mehrotra's predictor-corrector, on the system of `alphafair.offline.interior_point` with
+1/d = z/x + v/(1 - x) in place of z/x. For a large alpha `dual` solves the problem of `steep._dual` in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from alphafair.math.welfare import welfare
+from alphafair.offline.hindsight import EPSILON, LINEAR
+from alphafair.offline.steep import REACH, STAGE, STAGED, Solution, _exponents
+from alphafair.values.arrays import Matrix, Vector
+
+MOST_STEPS = 100
+WARM = 0.97  # of x of the last stage, the rest is uniform
+MOST_FACTOR = math.e  # by which a step may change a price
+CALM = 8  # steps without progress
+
+
+class Problem(NamedTuple):
+    """V (contexts, arms), y(0) and s by group, the one-hot table of arms and groups, and kappa by context."""
+
+    totals: Matrix
+    base: Vector
+    s: Vector
+    member: Matrix
+    kappa: Vector
+
+    def levels(self, x: Matrix) -> Vector:
+        """y."""
+        return self.base + (self.totals * x).sum(axis=0) @ self.member
+
+    def worth(self, w: Vector) -> Matrix:
+        """V w."""
+        return self.totals * (self.member @ w)
+
+
+def solve(
+    totals: Matrix,
+    initial: Vector,
+    of_arms: Vector,
+    entitlements: Vector,
+    kappa: Vector,
+    alpha: float,
+    tolerance: float,
+) -> Solution:
+    """Return x, the accounts and the relative gap of the welfare; `initial` and `entitlements` are by group."""
+    m, n = totals.shape
+    shares = np.repeat(kappa[:, None] / n, n, axis=1)
+    member = (of_arms[:, None] == np.arange(len(initial))).astype(np.float64)
+    shares[kappa >= n] = 1.0
+    rows = totals.any(axis=1) & (kappa < n) & (kappa > 0.0)
+    fixed = initial + (totals * shares)[~rows].sum(axis=0) @ member
+    paid = totals.any(axis=0) @ member > 0.0
+    if not rows.any():
+        return Solution(shares, fixed, (64.0 + n) * EPSILON, 0)
+    with np.errstate(all="ignore"):  # only certified points are kept
+        per_level = totals[rows] / (member @ entitlements)
+        levels = fixed / entitlements
+        average = levels + (per_level * shares[rows]).sum(axis=0) @ member
+        unit = math.exp(float(np.log(average[paid]).mean()))
+        problem = Problem(
+            per_level / unit, levels[paid] / unit, entitlements[paid], np.ascontiguousarray(member[:, paid]), kappa[rows]
+        )
+        found = _maximise(problem, alpha, tolerance)
+    shares[rows] = found.shares
+    return found._replace(shares=shares, accounts=initial + (totals * shares).sum(axis=0) @ member)
+
+
+def _maximise(problem: Problem, alpha: float, tolerance: float) -> Solution:
+    uniform = np.repeat(problem.kappa[:, None] / problem.totals.shape[1], problem.totals.shape[1], axis=1)
+    if alpha <= LINEAR:
+        return _certified(problem, alpha, greedy(problem.worth(problem.s), problem.kappa), 0)
+    best, x, steps = _certified(problem, alpha, uniform, 0), uniform, 0
+    if alpha <= STAGED:
+        for exponent in _exponents(alpha):
+            aim = tolerance if exponent == alpha else STAGE
+            found = follow(problem, exponent, aim, WARM * x + (1.0 - WARM) * uniform)
+            x, steps = found.shares, steps + found.steps
+        best = min(best, _certified(problem, alpha, x, steps), key=lambda solution: solution.welfare_gap)
+    if alpha > 1.0 and best.welfare_gap > tolerance:
+        found = dual(problem, alpha, tolerance, uniform)
+        best = min(best, found._replace(steps=found.steps + steps), key=lambda solution: solution.welfare_gap)
+    return best._replace(steps=max(steps, best.steps))
+
+
+def thresholds(worth: Matrix, kappa: Vector) -> Vector:
+    """Return the entry of every row at which the kappa largest end."""
+    last = np.minimum(np.ceil(kappa).astype(np.int64), worth.shape[1]) - 1
+    return np.asarray(-np.sort(-worth, axis=1)[np.arange(len(worth)), last])
+
+
+def greedy(worth: Matrix, kappa: Vector) -> Matrix:
+    """Return x with the largest entries of every row; ties at the end share equally."""
+    level = thresholds(worth, kappa)[:, None]
+    above, at = worth > level, worth == level
+    left = kappa - above.sum(axis=1)
+    return above + at * (left / at.sum(axis=1))[:, None]
+
+
+def topsum(worth: Matrix, kappa: Vector) -> Vector:
+    """Return the sum of the kappa largest entries of every row, the last one in part."""
+    level = thresholds(worth, kappa)
+    return np.maximum(worth - level[:, None], 0.0).sum(axis=1) + kappa * level
+
+
+def certify(problem: Problem, x: Matrix, w: Vector) -> float:
+    """Return the gap of x at prices w, raised by what rounding may hide.
+
+    With c the threshold of a row it is sum (V w - c)+ (1 - x) + (c - V w)+ x: every term is >= 0, nothing cancels.
+    """
+    worth = problem.worth(w)
+    level = thresholds(worth, problem.kappa)
+    over = worth - level[:, None]
+    terms = np.where(over > 0.0, over * (1.0 - x), -over * x).sum(axis=1)
+    m, n = x.shape
+    excess = np.abs(x.sum(axis=1) - problem.kappa) + 4.0 * EPSILON * (n + problem.kappa)
+    return float((terms * (1.0 + (m + n) * EPSILON) + worth.max(axis=1) * excess).sum())
+
+
+def _certified(problem: Problem, alpha: float, x: Matrix, steps: int) -> Solution:
+    y = problem.levels(x)
+    unit = float(y.min()) if alpha > 1.0 else 1.0
+    if alpha == math.inf:
+        return Solution(x, y, math.inf, steps)
+    w = problem.s * (y / unit) ** -alpha
+    relative = certify(problem, x, w) / float(w @ y)
+    return Solution(x, y, relative + (64.0 + x.shape[1]) * EPSILON, steps)
+
+
+class Point:
+    """x with its slack 1 - x, the multipliers z and v of both, and mu of every context."""
+
+    def __init__(self, problem: Problem, x: Matrix, worth: Matrix) -> None:
+        self.x, self.rest, self.mu = x, 1.0 - x, thresholds(worth, problem.kappa)
+        lead = worth - self.mu[:, None]
+        least = 0.1 * np.abs(lead).mean(axis=1, keepdims=True) + 1e-3 * worth.max(axis=1, keepdims=True)
+        self.z, self.v = np.maximum(-lead, 0.0) + least, np.maximum(lead, 0.0) + least
+
+    @property
+    def products(self) -> float:
+        return float((self.x * self.z).sum() + (self.rest * self.v).sum())
+
+    def eliminate(self, problem: Problem) -> tuple[Matrix, Matrix, Vector, Matrix]:
+        """Return d, W d by group, sum d by context, and the matrix of groups without its stiffness."""
+        d = 1.0 / (self.z / self.x + self.v / self.rest)
+        total = d.sum(axis=1)
+        flow = (problem.totals * d) @ problem.member
+        own = problem.totals * problem.totals * d
+        matrix = np.diag(own.sum(axis=0) @ problem.member) - flow.T @ (flow / total[:, None])
+        if (problem.member.sum(axis=0) <= 1.0).all():  # then the diagonal is right to the last digits
+            others = total[:, None] - d
+            np.fill_diagonal(matrix, (own * (others / total[:, None])).sum(axis=0) @ problem.member)
+        return d, flow, total, matrix
+
+    def step(
+        self, problem: Problem, parts: tuple[Matrix, Vector], pull: Matrix, dw: Vector
+    ) -> tuple[Matrix, Vector]:
+        """Return the steps of x and mu, with `pull` the right-hand side of every entry."""
+        d, total = parts
+        moved = d * (problem.worth(dw) + pull)
+        dmu = (moved.sum(axis=1) - (problem.kappa - self.x.sum(axis=1))) / total
+        return moved - d * dmu[:, None], dmu
+
+    def multipliers(self, dx: Matrix, of_x: Matrix, of_rest: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the steps of z and v to x z = `of_x` x and (1 - x) v = `of_rest` (1 - x)."""
+        return of_x - self.z - self.z / self.x * dx, of_rest - self.v + self.v / self.rest * dx
+
+    def move(self, problem: Problem, reach: tuple[float, float], dx: Matrix, dz: Matrix, dv: Matrix) -> None:
+        """Go along; x is put back to its sum along x (1 - x)."""
+        self.x, self.rest = self.x + reach[0] * dx, self.rest - reach[0] * dx
+        room = self.x * self.rest
+        back = room * ((problem.kappa - self.x.sum(axis=1)) / room.sum(axis=1))[:, None]
+        self.x, self.rest = self.x + back, self.rest - back
+        self.z, self.v = self.z + reach[1] * dz, self.v + reach[1] * dv
+
+    def is_inside(self) -> bool:
+        return bool(min(self.x.min(), self.rest.min(), self.z.min(), self.v.min()) > 0.0)
+
+
+def longest(reach: float, *pairs: tuple[Vector | Matrix, Vector | Matrix]) -> float:
+    """Return the longest step, at most 1, that goes at most `reach` of the way to where a value becomes 0."""
+    return min(1.0, *(reach / max(float((-change / value).max()), 1e-300) for value, change in pairs))
+
+
+def follow(problem: Problem, alpha: float, tolerance: float, x: Matrix) -> Solution:
+    """The primal-dual method for a finite alpha > 0, from x inside."""
+    s = problem.s
+    y = problem.levels(x)
+    w = s * y**-alpha
+    point = Point(problem, x, problem.worth(w))
+    best, waited = _certified(problem, alpha, x, 0), 0
+    for step in range(1, MOST_STEPS + 1):
+        d, flow, total, matrix = point.eliminate(problem)
+        stiffness = y / (alpha * w)
+        matrix[np.diag_indices_from(matrix)] += stiffness
+        off = np.log(s / w) - alpha * np.log(y)  # what w lacks to be s y^(-alpha)
+        residual = problem.worth(w) - point.mu[:, None] + point.z - point.v
+
+        def newton(of_x: Matrix, of_rest: Matrix, bend: Vector) -> tuple[Matrix, Vector, Vector, Matrix, Matrix]:
+            pull = residual + (of_x - point.z) - (of_rest - point.v)
+            by_context = ((d * pull).sum(axis=1) - (problem.kappa - point.x.sum(axis=1))) / total
+            right = stiffness * w * (off + bend) - (problem.totals * d * pull).sum(axis=0) @ problem.member
+            dw = np.linalg.solve(matrix, right + by_context @ flow)
+            dx, dmu = point.step(problem, (d, total), pull, dw)
+            return dx, dw, dmu, *point.multipliers(dx, of_x, of_rest)
+
+        try:
+            zeros = np.zeros_like(x)
+            dx, dw, _, dz, dv = newton(zeros, zeros, np.zeros_like(w))
+            primal = longest(1.0, (point.x, dx), (point.rest, -dx))
+            dual_step = longest(1.0, (point.z, dz), (point.v, dv), (w, dw))
+            left = ((point.x + primal * dx) * (point.z + dual_step * dz)).sum()
+            left += ((point.rest - primal * dx) * (point.v + dual_step * dv)).sum()
+            target = float((left / point.products) ** 3 * point.products) / (2.0 * x.size)
+            a = np.clip(dw / w, -0.5, 0.5)
+            b = np.clip((off - dw / w) / alpha, -0.5, 0.5)
+            of_x, of_rest = (target - dx * dz) / point.x, (target + dx * dv) / point.rest
+            dx, dw, dmu, dz, dv = newton(of_x, of_rest, 0.5 * (a * a + alpha * b * b))
+        except np.linalg.LinAlgError:
+            break
+        primal = longest(REACH, (point.x, dx), (point.rest, -dx))
+        dual_step = longest(REACH, (point.z, dz), (point.v, dv), (w, dw))
+        steepest = float(np.abs(dw / w).max())
+        dual_step = min(dual_step, (1.0 - 1.0 / MOST_FACTOR) / max(steepest, 1e-300))
+        point.move(problem, (primal, dual_step), dx, dz, dv)
+        w, point.mu = w + dual_step * dw, point.mu + dual_step * dmu
+        if not (point.is_inside() and w.min() > 0.0):  # rounding, or not a number
+            break
+        y = problem.levels(point.x)
+        found = _certified(problem, alpha, point.x, step)
+        waited = 0 if found.welfare_gap < best.welfare_gap else waited + 1
+        best = min(best, found, key=lambda solution: solution.welfare_gap)
+        if best.welfare_gap <= 0.5 * tolerance or waited > CALM:
+            break
+    return best._replace(steps=step)
+
+
+def dual(problem: Problem, alpha: float, tolerance: float, x: Matrix) -> Solution:
+    """The dual for alpha > 1, inf included: the best proof A(w) G(w)^(-alpha/(alpha-1)), as in `steep._dual`."""
+    root, q = 1.0 / alpha, problem.s / problem.s.sum()
+    w, g, y = q.copy(), np.ones_like(q), problem.levels(x)
+    t = 0.9 * float(y.min())
+    u = y - t
+    point = Point(problem, x, problem.worth(w))
+    n_groups, size = len(q), 2 * x.size + len(q)
+    bordered = np.zeros((n_groups + 1, n_groups + 1))
+    solution, reached, bound = x, 0.0, math.inf
+    rounding = (16.0 + x.shape[1]) * EPSILON / abs(1.0 - root)
+    for step in range(MOST_STEPS + 1):
+        y = problem.levels(point.x)
+        achieved = float(welfare(y, q, alpha))
+        if achieved > reached:
+            solution, reached = point.x, achieved
+        most = float(problem.base @ w + topsum(problem.worth(w), problem.kappa).sum())
+        bound = min(bound, float(most * np.float64(w @ g) ** (-1.0 / (1.0 - root))) * (1.0 + rounding))
+        if bound <= (1.0 + 0.5 * tolerance) * reached or step == MOST_STEPS:
+            break
+        d, flow, total, matrix = point.eliminate(problem)
+        matrix[np.diag_indices_from(matrix)] += (u + root * t * g) / w
+        bordered[:n_groups, :n_groups] = matrix
+        bordered[:n_groups, n_groups], bordered[n_groups, :n_groups] = -g, (1.0 - root) * g
+        residual = problem.worth(w) - point.mu[:, None] + point.z - point.v
+
+        def newton(of_x: Matrix, of_rest: Matrix, of_u: Vector) -> tuple[Matrix, Vector, ...]:  # type: ignore[valid-type]
+            pull = residual + (of_x - point.z) - (of_rest - point.v)
+            by_context = ((d * pull).sum(axis=1) - (problem.kappa - point.x.sum(axis=1))) / total
+            right = of_u + t * g - y - (problem.totals * d * pull).sum(axis=0) @ problem.member + by_context @ flow
+            steps = np.linalg.solve(bordered, np.append(right, 1.0 - w @ g))
+            dw = steps[:n_groups]
+            dx, dmu = point.step(problem, (d, total), pull, dw)
+            return dx, of_u - u - u / w * dw, dw, float(steps[n_groups]), dmu, *point.multipliers(dx, of_x, of_rest)
+
+        try:
+            zeros = np.zeros_like(x)
+            dx, du, dw, _, _, dz, dv = newton(zeros, zeros, np.zeros_like(u))
+            primal = longest(1.0, (point.x, dx), (point.rest, -dx), (u, du))
+            other = longest(1.0, (point.z, dz), (point.v, dv), (w, dw))
+            products = point.products + float(u @ w)
+            left = ((point.x + primal * dx) * (point.z + other * dz)).sum() + (u + primal * du) @ (w + other * dw)
+            left += ((point.rest - primal * dx) * (point.v + other * dv)).sum()
+            target = float((left / products) ** 3 * products) / size
+            of_x, of_rest = (target - dx * dz) / point.x, (target + dx * dv) / point.rest
+            dx, du, dw, dt, dmu, dz, dv = newton(of_x, of_rest, (target - du * dw) / w)
+        except np.linalg.LinAlgError:
+            break
+        primal = longest(REACH, (point.x, dx), (point.rest, -dx), (u, du))
+        other = longest(REACH, (point.z, dz), (point.v, dv), (w, dw))
+        point.move(problem, (primal, other), dx, dz, dv)
+        u, t, w, point.mu = u + primal * du, t + primal * dt, w + other * dw, point.mu + other * dmu
+        g = (q / w) ** root
+        if not (point.is_inside() and u.min() > 0.0 and w.min() > 0.0):
+            break
+    gap = max(0.0, bound / reached - 1.0) + (64.0 + sum(x.shape)) * EPSILON
+    return Solution(solution, problem.levels(solution), gap, step)
