@@ -52,9 +52,7 @@ class Pair:
         available = mask if rng.random() < 0.4 else None
         decision = ours.choose(context, k=k, rng=rng, available=available)
         self.check_decision(decision, k, available)
-        np.testing.assert_array_equal(
-            ours.probabilities(context, k=k, available=available), decision.probabilities
-        )
+        np.testing.assert_array_equal(ours.probabilities(context, k=k, available=available), decision.probabilities)
         if self.announced:
             ours.expect(decision)
             for arm in decision.arms:

@@ -352,6 +352,11 @@ class AlphaFair(BasePolicy):
             return self._memory.context_scalars[:, K.squared_norms].copy()
 
     @property
+    def most_shown(self) -> int:  # type: ignore[override]
+        """The largest number of arms that a context shows."""
+        return max(1, int(self._memory.context_scalars[:, K.shown].max()))
+
+    @property
     def drift(self) -> float:
         """The term of the certificate for late and masked decisions; 0 without any."""
         return float(self._memory.scalars[N.drift])

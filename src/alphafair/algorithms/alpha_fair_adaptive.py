@@ -169,6 +169,13 @@ class AlphaFairAdaptive(BasePolicy):
         return (self.n_features,) if self.features_of == "context" else (self.n_arms, self.n_features)
 
     @property
+    def most_shown(self) -> int:  # type: ignore[override]
+        """The largest number of arms of a decision that it has learned from; of this period with full information."""
+        if self.feedback is Feedback.BANDIT:
+            return int(self._memory.scalars[adaptive_bandit.N.most_shown])
+        return max(1, int(self._memory.context_scalars[:, adaptive_full.K.shown].max()))
+
+    @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
         """With full information, an upper bound of the regret in sum_t <g, x> against policies fixed per epoch."""
         if self.feedback is Feedback.BANDIT:

@@ -97,10 +97,10 @@ def update(policy: BasePolicy, decision: SlateDecision, rewards: Any) -> None:
     if not policy._bandit:
         if before:
             policy._raise_used("a decision that this policy has not learned from", decision)
-        given = validate.rewards(rewards, policy.n_arms, policy.n_arms if probabilities is None else len(decision[3]))
+        of_all = validate.rewards(rewards, policy.n_arms, policy.n_arms if probabilities is None else len(decision[3]))
         used = inclusion(probabilities, policy.n_arms, len(arms))
         note(policy, decision, frozenset(arms))
-        _learn_all(policy, decision, context, len(arms), used, given)
+        _learn_all(policy, decision, context, len(arms), used, of_all)
         return
     given = by_arm(arms, before, rewards, *policy._reward_range)
     note(policy, decision, before | {*given})
@@ -224,8 +224,8 @@ def _values(rewards: Any, k: int) -> list[Any]:
 def checked(decision: SlateDecision, n_contexts: int, n_arms: int) -> tuple[int, list[int], list[float], Any]:
     """Check the fields of a slate; its probabilities may be None."""
     try:
-        context, arms, propensities, probabilities = decision
-        arms, propensities = list(arms), list(propensities)
+        context, shown_arms, chances, probabilities = decision
+        arms, propensities = list(shown_arms), list(chances)
     except (TypeError, ValueError):
         raise InvalidArgument("decision", "a SlateDecision", decision, UNCHANGED) from None
     context = validate.context(context, n_contexts)

@@ -98,6 +98,7 @@ class Policy(Protocol):
     period: int = 0  # the number of times that `new_period` was called
     period_rewards: Vector | Matrix | None = None  # the rewards of arms in this period, if it keeps accounts
     entry_accounts: Vector | Matrix | None = None  # R at the start of this period, if it keeps accounts
+    most_shown: int = 1  # the largest number of arms of a decision that it has learned from
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 
