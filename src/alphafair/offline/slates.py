@@ -51,7 +51,7 @@ class Problem(NamedTuple):
 
     def levels(self, x: Matrix) -> Vector:
         """y."""
-        return self.base + (self.totals * x).sum(axis=0) @ self.member
+        return np.asarray(self.base + (self.totals * x).sum(axis=0) @ self.member)
 
     def worth(self, w: Vector) -> Matrix:
         """V w."""
@@ -80,7 +80,7 @@ class Rows(NamedTuple):
     def kappa(self) -> Vector:
         """What is left for z in x = floor + (1 - floor) z."""
         count, left = self.there.sum(axis=1), np.maximum(1.0 - self.floor, EPSILON)
-        return np.where(self.k >= count, count, (self.k - count * self.floor) / left)
+        return np.asarray(np.where(self.k >= count, count, (self.k - count * self.floor) / left))
 
     def promised(self, totals: Matrix) -> Vector:
         """What arms earn by their floors."""
@@ -122,14 +122,14 @@ def best_slates(
 def solve(
     totals: Matrix,
     initial: Vector,
-    of_arms: Vector,
+    of_arms: NDArray[np.int64],
     entitlements: Vector,
     kappa: Vector,
     alpha: float,
     tolerance: float,
 ) -> Solution:
     """Return x, the accounts and the relative gap of the welfare; `initial` and `entitlements` are by group."""
-    m, n = totals.shape
+    n = totals.shape[1]
     shares = np.repeat(kappa[:, None] / n, n, axis=1)
     member = (of_arms[:, None] == np.arange(len(initial))).astype(np.float64)
     shares[kappa >= n] = 1.0
@@ -183,13 +183,13 @@ def greedy(worth: Matrix, kappa: Vector) -> Matrix:
     level = thresholds(worth, kappa)[:, None]
     above, at = worth > level, worth == level
     left = kappa - above.sum(axis=1)
-    return above + at * (left / at.sum(axis=1))[:, None]
+    return np.asarray(above + at * (left / at.sum(axis=1))[:, None])
 
 
 def topsum(worth: Matrix, kappa: Vector) -> Vector:
     """Return the sum of the kappa largest entries of every row, the last one in part."""
     level = thresholds(worth, kappa)
-    return np.maximum(worth - level[:, None], 0.0).sum(axis=1) + kappa * level
+    return np.asarray(np.maximum(worth - level[:, None], 0.0).sum(axis=1) + kappa * level)
 
 
 def certify(problem: Problem, x: Matrix, w: Vector) -> float:

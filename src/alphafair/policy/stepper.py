@@ -20,6 +20,7 @@ from alphafair.math.distributions import all_within, is_distribution, mask_alone
 from alphafair.math.slates import SHOWN, mask_slate
 from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
 from alphafair.policy.memory import Learned
+from alphafair.policy.slate_loops import slate_loop
 from alphafair.values import Feedback
 from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
@@ -276,17 +277,31 @@ class Stepper:
         """Play `n_rounds` rounds in one call; arms are numbered among the `live` ones."""
         with self.lock:
             learned = self.learned
-            if not np.array_equal(live, learned.live_arms):
-                allowed = f"a policy with the live arms {live.tolist()} during the whole run"
-                got = f"one with {learned.live_arms.tolist()}"
-                raise InvalidArgument("policy", allowed, got, "Change arms before or after a run.")
+            self._check_live(live)
             learned.version += 1
             run = loop(job, self.feedback.value, self.algorithm, in_order)
             return self._play(run, n_rounds, learned.memory, *arguments)
 
-    def rounds_per_call(self, n_rounds: int) -> int:
+    def run_slates(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any) -> None:
+        """The same for decisions of several arms."""
+        with self.lock:
+            learned = self.learned
+            self._check_live(live)
+            learned.version += 1
+            run = slate_loop(job, self.feedback.value, self.algorithm)
+            self._play(run, n_rounds, learned.memory, *arguments, bundle=self.slate_bundle)
+
+    def _check_live(self, live: NDArray[np.int64]) -> None:
+        learned = self.learned
+        if not np.array_equal(live, learned.live_arms):
+            allowed = f"a policy with the live arms {live.tolist()} during the whole run"
+            got = f"one with {learned.live_arms.tolist()}"
+            raise InvalidArgument("policy", allowed, got, "Change arms before or after a run.")
+
+    def rounds_per_call(self, n_rounds: int, *, slates: bool = False) -> int:
         """Return how many of the next rounds to play in one call: few while interpreted."""
-        return min(self.bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
+        bundle = self.slate_bundle if slates else self.bundle
+        return min(bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
 
     def _calls(self, n_rounds: int) -> Iterator[tuple[int, int]]:
         """Yield the first round of each call and the one after its last."""
@@ -296,14 +311,15 @@ class Stepper:
             yield start, stop
             start = stop
 
-    def _play(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
+    def _play(self, run: Any, n_rounds: int, *arguments: Any, bundle: jit.Bundle | None = None) -> Any:
         """Run a loop over rounds, compiled or interpreted."""
-        if self.bundle.use_machine_code():
+        bundle = self.bundle if bundle is None else bundle
+        if bundle.use_machine_code():
             return jit.compiled(run, **self.flags)(*arguments)
         started = time.perf_counter()
         with np.errstate(all="ignore"):
             answer = run.function(*arguments)
-        self.bundle.spend(time.perf_counter() - started, n_rounds)
+        bundle.spend(time.perf_counter() - started, n_rounds)
         return answer
 
     def fold(self, log: LogSteps) -> int:
