@@ -53,7 +53,8 @@ from alphafair.values import (
 __all__ = ["over_full_log", "over_log", "simulate", "simulate_against", "simulate_all"]
 
 STEPS = 1024  # rounds between two updates of the progress bar, if they are played one by one
-# Called with policy, stream, delays, trace and numbers of shown arms of every `simulate`: tests check regret bounds here.
+# Called with the policy, the stream, the delays, the trace and the numbers of shown arms of every `simulate`: the tests
+# check regret bounds here.
 after_simulate: list[Callable[[Policy, Stream, Any, Trace, Any], None]] = []
 
 

@@ -19,8 +19,8 @@ from alphafair import (
     metrics,
     offline_optimum,
     simulate,
-    simulate_all,
     simulate_against,
+    simulate_all,
     streams,
 )
 from alphafair.errors import InvalidArgument

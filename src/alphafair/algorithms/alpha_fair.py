@@ -365,8 +365,9 @@ class AlphaFair(BasePolicy):
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]
         """An upper bound of the regret in sum_t <g, x> against any policy that is fixed within each epoch.
 
-        None if a context has shown different numbers of arms. Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; plus the drift.
-        From alpha = 1 on the sum of these in every step, times $S W^{-\\alpha}$ of that step.
+        Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; plus the drift.
+        From alpha = 1 on the sum of these in every step, times $S W^{-\\alpha}$ of that step. With slates every root is
+        scaled by the size of their set. None if a context has shown different numbers of arms.
         """
         with self._lock:
             if self._memory.scalars[N.outside] > 0.0:

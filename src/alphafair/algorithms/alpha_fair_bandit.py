@@ -5,8 +5,8 @@ Round t, context c, arm I drawn, reward r:   feed learner c the loss -phi'(R_I) 
 From alpha = 1 on the loss is -(W/R_I)^alpha r, with W the welfare of all accounts: N times the gradient of W. The rate
 of the learner adapts to losses down to a size of about 1 only, and R^-alpha r would soon be far below.
 
-Slates: y is the learner's leader with the cap of `alphafair.math.capped`, p = nu + keep ((1-gamma) y + gamma/n), and the
-losses of all shown arms are added together. Only their sums are kept, so that any k may follow any other.
+Slates: y is the leader of the learner's losses with the cap of `alphafair.math.capped`, and the losses of all shown
+arms are added together. p = nu + keep ((1-gamma) y + gamma/n). Only sums are kept, so any k may follow any other.
 
 The sign matters: with the gain itself as a loss, a learner prefers the worst arm. With groups R is R_G/s_G of the
 group; with floors the distribution is raised to them: see `alphafair.math.floors`. The learner is in

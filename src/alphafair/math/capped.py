@@ -45,7 +45,7 @@ def inclusion(n, k, floor, keep, y):
 @kernel
 def full_count(top):
     """Return how many arms the mass 1 reaches."""
-    return max(1, int(math.ceil(1.0 / top - ROUNDING)))
+    return max(1, int(np.ceil(1.0 / top - ROUNDING)))
 
 
 @kernel

@@ -48,7 +48,8 @@ RESTARTED = {"squared_norms", "closed_roots", "closed_norms", "reopened"} | {
 def climb(slope, x, squared_norms, rewards, part, reach, step):
     """Write x + reach g/sqrt(S) to `step`, with g = part phi'(R) r; return the new S, and a lower bound of theta.
 
-    `reach` is 1 on the simplex. The bound is theta of the projection itself if the support of x does not change; NaN if the gradient is 0.
+    `reach` is 1 on the simplex. The bound is theta of the projection itself if the support of x does not change; NaN if
+    the gradient is 0.
     """
     n = rewards.shape[0]
     count = 0
@@ -99,7 +100,7 @@ def ascend_on_floors(groups, slope, scale, x, squared_norms, rewards, step, out)
 
 @kernel
 def within_cap(x, top, out):
-    """Write x to `out`, projected on the cap if an entry is above it: the cap of the last decision may have differed."""
+    """Write x to `out`, projected on the cap if an entry is above it: the last decision may have had another cap."""
     largest = 0.0
     for i in range(x.shape[0]):
         out[i] = x[i]

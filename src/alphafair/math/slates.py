@@ -80,7 +80,7 @@ def draw_slate(p, k, uniform, slate):
 def restrict(p, available, k, floor):
     """Restrict probabilities of inclusion to the available arms, in place; return how many of them are shown.
 
-    What p has above the floors keeps its proportions; an arm that would rise above 1 is fixed there, and the rest again.
+    What p has above the floors keeps its proportions. Arms that would rise above 1 are fixed there, and the rest again.
     """
     n, n_available = p.shape[0], 0
     for i in range(n):

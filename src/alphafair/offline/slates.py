@@ -15,7 +15,7 @@ per context, z of x >= 0 and v of x <= 1:
     z - v = mu - V w ,  x z = t ,  (1 - x) v = t        with t = 0
 
 `follow` drives t to 0 by Mehrotra's predictor-corrector, on the system of `alphafair.offline.interior_point` with
-1/d = z/x + v/(1 - x) in place of z/x. For a large alpha `dual` solves the problem of `steep._dual` in the same way.
+1/d = z/x + v/(1 - x) in place of z/x. For a large alpha `by_dual` solves the problem of `steep._dual` in the same way.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _maximise(problem: Problem, alpha: float, tolerance: float) -> Solution:
             x, steps = found.shares, steps + found.steps
         best = min(best, _certified(problem, alpha, x, steps), key=lambda solution: solution.welfare_gap)
     if alpha > 1.0 and best.welfare_gap > tolerance:
-        found = dual(problem, alpha, tolerance, uniform)
+        found = by_dual(problem, alpha, tolerance, uniform)
         best = min(best, found._replace(steps=found.steps + steps), key=lambda solution: solution.welfare_gap)
     return best._replace(steps=max(steps, best.steps))
 
@@ -219,7 +219,8 @@ def _certified(problem: Problem, alpha: float, x: Matrix, steps: int) -> Solutio
 class Point:
     """x with its slack 1 - x, the multipliers z and v of both, and mu of every context."""
 
-    def __init__(self, problem: Problem, x: Matrix, worth: Matrix) -> None:
+    def __init__(self, problem: Problem, x: Matrix, w: Vector) -> None:
+        worth = problem.worth(w)
         self.x, self.rest, self.mu = x, 1.0 - x, thresholds(worth, problem.kappa)
         lead = worth - self.mu[:, None]
         least = 0.1 * np.abs(lead).mean(axis=1, keepdims=True) + 1e-3 * worth.max(axis=1, keepdims=True)
@@ -229,39 +230,68 @@ class Point:
     def products(self) -> float:
         return float((self.x * self.z).sum() + (self.rest * self.v).sum())
 
-    def eliminate(self, problem: Problem) -> tuple[Matrix, Matrix, Vector, Matrix]:
-        """Return d, W d by group, sum d by context, and the matrix of groups without its stiffness."""
-        d = 1.0 / (self.z / self.x + self.v / self.rest)
-        total = d.sum(axis=1)
-        flow = (problem.totals * d) @ problem.member
-        own = problem.totals * problem.totals * d
-        matrix = np.diag(own.sum(axis=0) @ problem.member) - flow.T @ (flow / total[:, None])
-        if (problem.member.sum(axis=0) <= 1.0).all():  # then the diagonal is right to the last digits
-            others = total[:, None] - d
-            np.fill_diagonal(matrix, (own * (others / total[:, None])).sum(axis=0) @ problem.member)
-        return d, flow, total, matrix
+    def products_after(self, step: Step, primal: float, dual: float) -> float:
+        """The products where a step ends."""
+        at_zero = ((self.x + primal * step.dx) * (self.z + dual * step.dz)).sum()
+        return float(at_zero + ((self.rest - primal * step.dx) * (self.v + dual * step.dv)).sum())
 
-    def step(self, problem: Problem, parts: tuple[Matrix, Vector], pull: Matrix, dw: Vector) -> tuple[Matrix, Vector]:
-        """Return the steps of x and mu, with `pull` the right-hand side of every entry."""
-        d, total = parts
-        moved = d * (problem.worth(dw) + pull)
-        dmu = (moved.sum(axis=1) - (problem.kappa - self.x.sum(axis=1))) / total
-        return moved - d * dmu[:, None], dmu
+    def targets(self, step: Step, target: float) -> tuple[Matrix, Matrix]:
+        """What z and v become for products of `target`, second-order terms included."""
+        return (target - step.dx * step.dz) / self.x, (target + step.dx * step.dv) / self.rest
 
-    def multipliers(self, dx: Matrix, of_x: Matrix, of_rest: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the steps of z and v to x z = `of_x` x and (1 - x) v = `of_rest` (1 - x)."""
-        return of_x - self.z - self.z / self.x * dx, of_rest - self.v + self.v / self.rest * dx
-
-    def move(self, problem: Problem, reach: tuple[float, float], dx: Matrix, dz: Matrix, dv: Matrix) -> None:
+    def move(self, problem: Problem, step: Step, primal: float, dual: float) -> None:
         """Go along; x is put back to its sum along x (1 - x)."""
-        self.x, self.rest = self.x + reach[0] * dx, self.rest - reach[0] * dx
+        self.x, self.rest = self.x + primal * step.dx, self.rest - primal * step.dx
         room = self.x * self.rest
         back = room * ((problem.kappa - self.x.sum(axis=1)) / room.sum(axis=1))[:, None]
         self.x, self.rest = self.x + back, self.rest - back
-        self.z, self.v = self.z + reach[1] * dz, self.v + reach[1] * dv
+        self.z, self.v, self.mu = self.z + dual * step.dz, self.v + dual * step.dv, self.mu + dual * step.dmu
 
     def is_inside(self) -> bool:
         return bool(min(self.x.min(), self.rest.min(), self.z.min(), self.v.min()) > 0.0)
+
+
+class Step(NamedTuple):
+    """Changes of x, z, v and mu, and those of the prices w followed by other unknowns."""
+
+    dx: Matrix
+    dz: Matrix
+    dv: Matrix
+    dmu: Vector
+    unknowns: Vector
+
+
+class System:
+    """The Newton system at a point with prices w, reduced to the accounts of groups."""
+
+    def __init__(self, problem: Problem, point: Point, w: Vector) -> None:
+        self.problem, self.point = problem, point
+        self.d = 1.0 / (point.z / point.x + point.v / point.rest)
+        self.total = self.d.sum(axis=1)
+        self.flow = (problem.totals * self.d) @ problem.member
+        own = problem.totals * problem.totals * self.d
+        self.matrix = np.diag(own.sum(axis=0) @ problem.member) - self.flow.T @ (self.flow / self.total[:, None])
+        if (problem.member.sum(axis=0) <= 1.0).all():  # then the diagonal is right to the last digits
+            others = self.total[:, None] - self.d
+            np.fill_diagonal(self.matrix, (own * (others / self.total[:, None])).sum(axis=0) @ problem.member)
+        self.residual = problem.worth(w) - point.mu[:, None] + point.z - point.v
+        self.lacking = problem.kappa - point.x.sum(axis=1)
+
+    def stiffen(self, stiffness: Vector) -> None:
+        self.matrix[np.diag_indices_from(self.matrix)] += stiffness
+
+    def solve(self, of_x: Matrix, of_rest: Matrix, right: Vector, *more: float) -> Step:
+        """Return the step to x z = x `of_x` and (1 - x) v = (1 - x) `of_rest`; `right` is that of the accounts."""
+        problem, point, d = self.problem, self.point, self.d
+        pull = self.residual + (of_x - point.z) - (of_rest - point.v)
+        by_context = ((d * pull).sum(axis=1) - self.lacking) / self.total
+        by_group = right - (problem.totals * d * pull).sum(axis=0) @ problem.member + by_context @ self.flow
+        unknowns = np.linalg.solve(self.matrix, np.append(by_group, more))
+        moved = d * (problem.worth(unknowns[: len(right)]) + pull)
+        dmu = (moved.sum(axis=1) - self.lacking) / self.total
+        dx = moved - d * dmu[:, None]
+        dz, dv = of_x - point.z - point.z / point.x * dx, of_rest - point.v + point.v / point.rest * dx
+        return Step(dx, dz, dv, dmu, unknowns)
 
 
 def longest(reach: float, *pairs: tuple[Vector | Matrix, Vector | Matrix]) -> float:
@@ -271,113 +301,86 @@ def longest(reach: float, *pairs: tuple[Vector | Matrix, Vector | Matrix]) -> fl
 
 def follow(problem: Problem, alpha: float, tolerance: float, x: Matrix) -> Solution:
     """The primal-dual method for a finite alpha > 0, from x inside."""
-    s = problem.s
-    y = problem.levels(x)
+    s, y, zeros = problem.s, problem.levels(x), np.zeros_like(x)
     w = s * y**-alpha
-    point = Point(problem, x, problem.worth(w))
-    best, waited = _certified(problem, alpha, x, 0), 0
-    for step in range(1, MOST_STEPS + 1):
-        d, flow, total, matrix = point.eliminate(problem)
-        stiffness = y / (alpha * w)
-        matrix[np.diag_indices_from(matrix)] += stiffness
+    point = Point(problem, x, w)
+    best, waited, n_steps = _certified(problem, alpha, x, 0), 0, 0
+    while n_steps < MOST_STEPS and waited <= CALM and best.welfare_gap > 0.5 * tolerance:
+        n_steps += 1
+        system, stiffness = System(problem, point, w), y / (alpha * w)
+        system.stiffen(stiffness)
         off = np.log(s / w) - alpha * np.log(y)  # what w lacks to be s y^(-alpha)
-        residual = problem.worth(w) - point.mu[:, None] + point.z - point.v
-
-        def newton(of_x: Matrix, of_rest: Matrix, bend: Vector) -> tuple[Matrix, Vector, Vector, Matrix, Matrix]:
-            pull = residual + (of_x - point.z) - (of_rest - point.v)
-            by_context = ((d * pull).sum(axis=1) - (problem.kappa - point.x.sum(axis=1))) / total
-            right = stiffness * w * (off + bend) - (problem.totals * d * pull).sum(axis=0) @ problem.member
-            dw = np.linalg.solve(matrix, right + by_context @ flow)
-            dx, dmu = point.step(problem, (d, total), pull, dw)
-            return dx, dw, dmu, *point.multipliers(dx, of_x, of_rest)
-
         try:
-            zeros = np.zeros_like(x)
-            dx, dw, _, dz, dv = newton(zeros, zeros, np.zeros_like(w))
-            primal = longest(1.0, (point.x, dx), (point.rest, -dx))
-            dual_step = longest(1.0, (point.z, dz), (point.v, dv), (w, dw))
-            left = ((point.x + primal * dx) * (point.z + dual_step * dz)).sum()
-            left += ((point.rest - primal * dx) * (point.v + dual_step * dv)).sum()
-            target = float((left / point.products) ** 3 * point.products) / (2.0 * x.size)
-            a = np.clip(dw / w, -0.5, 0.5)
-            b = np.clip((off - dw / w) / alpha, -0.5, 0.5)
-            of_x, of_rest = (target - dx * dz) / point.x, (target + dx * dv) / point.rest
-            dx, dw, dmu, dz, dv = newton(of_x, of_rest, 0.5 * (a * a + alpha * b * b))
-        except np.linalg.LinAlgError:
+            step = system.solve(zeros, zeros, stiffness * w * off)
+            dw = step.unknowns
+            primal = longest(1.0, (point.x, step.dx), (point.rest, -step.dx))
+            dual = longest(1.0, (point.z, step.dz), (point.v, step.dv), (w, dw))
+            left = point.products_after(step, primal, dual) / point.products
+            a, b = np.clip(dw / w, -0.5, 0.5), np.clip((off - dw / w) / alpha, -0.5, 0.5)
+            bend = 0.5 * (a * a + alpha * b * b)
+            targets = point.targets(step, left**3 * point.products / (2.0 * x.size))
+            step = system.solve(*targets, stiffness * w * (off + bend))
+        except np.linalg.LinAlgError:  # singular to the last digit
             break
-        primal = longest(REACH, (point.x, dx), (point.rest, -dx))
-        dual_step = longest(REACH, (point.z, dz), (point.v, dv), (w, dw))
-        steepest = float(np.abs(dw / w).max())
-        dual_step = min(dual_step, (1.0 - 1.0 / MOST_FACTOR) / max(steepest, 1e-300))
-        point.move(problem, (primal, dual_step), dx, dz, dv)
-        w, point.mu = w + dual_step * dw, point.mu + dual_step * dmu
+        dw = step.unknowns
+        primal = longest(REACH, (point.x, step.dx), (point.rest, -step.dx))
+        dual = longest(REACH, (point.z, step.dz), (point.v, step.dv), (w, dw))
+        dual = min(dual, (1.0 - 1.0 / MOST_FACTOR) / max(float(np.abs(dw / w).max()), 1e-300))
+        point.move(problem, step, primal, dual)
+        w = w + dual * dw
         if not (point.is_inside() and w.min() > 0.0):  # rounding, or not a number
             break
         y = problem.levels(point.x)
-        found = _certified(problem, alpha, point.x, step)
+        found = _certified(problem, alpha, point.x, n_steps)
         waited = 0 if found.welfare_gap < best.welfare_gap else waited + 1
         best = min(best, found, key=lambda solution: solution.welfare_gap)
-        if best.welfare_gap <= 0.5 * tolerance or waited > CALM:
-            break
-    return best._replace(steps=step)
+    return best._replace(steps=n_steps)
 
 
-def dual(problem: Problem, alpha: float, tolerance: float, x: Matrix) -> Solution:
+def by_dual(problem: Problem, alpha: float, tolerance: float, x: Matrix) -> Solution:
     """The dual for alpha > 1, inf included: the best proof A(w) G(w)^(-alpha/(alpha-1)), as in `steep._dual`."""
-    root, q = 1.0 / alpha, problem.s / problem.s.sum()
+    root, q, zeros = 1.0 / alpha, problem.s / problem.s.sum(), np.zeros_like(x)
     w, g, y = q.copy(), np.ones_like(q), problem.levels(x)
     t = 0.9 * float(y.min())
     u = y - t
-    point = Point(problem, x, problem.worth(w))
-    n_groups, size = len(q), 2 * x.size + len(q)
-    bordered = np.zeros((n_groups + 1, n_groups + 1))
-    solution, reached, bound = x, 0.0, math.inf
+    point, n_groups = Point(problem, x, w), len(q)
+    solution, reached, bound, n_steps = x, 0.0, math.inf, 0
     rounding = (16.0 + x.shape[1]) * EPSILON / abs(1.0 - root)
-    for step in range(MOST_STEPS + 1):
+    while True:
         y = problem.levels(point.x)
         achieved = float(welfare(y, q, alpha))
         if achieved > reached:
             solution, reached = point.x, achieved
         most = float(problem.base @ w + topsum(problem.worth(w), problem.kappa).sum())
         bound = min(bound, float(most * np.float64(w @ g) ** (-1.0 / (1.0 - root))) * (1.0 + rounding))
-        if bound <= (1.0 + 0.5 * tolerance) * reached or step == MOST_STEPS:
+        if bound <= (1.0 + 0.5 * tolerance) * reached or n_steps == MOST_STEPS:
             break
-        d, flow, total, matrix = point.eliminate(problem)
-        matrix[np.diag_indices_from(matrix)] += (u + root * t * g) / w
-        bordered[:n_groups, :n_groups] = matrix
-        bordered[:n_groups, n_groups], bordered[n_groups, :n_groups] = -g, (1.0 - root) * g
-        residual = problem.worth(w) - point.mu[:, None] + point.z - point.v
-
-        def newton(
-            of_x: Matrix, of_rest: Matrix, of_u: Vector
-        ) -> tuple[Matrix, Vector, Vector, float, Vector, Matrix, Matrix]:
-            pull = residual + (of_x - point.z) - (of_rest - point.v)
-            by_context = ((d * pull).sum(axis=1) - (problem.kappa - point.x.sum(axis=1))) / total
-            right = of_u + t * g - y - (problem.totals * d * pull).sum(axis=0) @ problem.member + by_context @ flow
-            steps = np.linalg.solve(bordered, np.append(right, 1.0 - w @ g))
-            dw = steps[:n_groups]
-            dx, dmu = point.step(problem, (d, total), pull, dw)
-            return dx, of_u - u - u / w * dw, dw, float(steps[n_groups]), dmu, *point.multipliers(dx, of_x, of_rest)
-
+        n_steps += 1
+        system = System(problem, point, w)
+        system.stiffen((u + root * t * g) / w)
+        system.matrix = np.block([[system.matrix, -g[:, None]], [(1.0 - root) * g[None], np.zeros((1, 1))]])
+        lacking = 1.0 - float(w @ g)
         try:
-            zeros = np.zeros_like(x)
-            dx, du, dw, _, _, dz, dv = newton(zeros, zeros, np.zeros_like(u))
-            primal = longest(1.0, (point.x, dx), (point.rest, -dx), (u, du))
-            other = longest(1.0, (point.z, dz), (point.v, dv), (w, dw))
+            step = system.solve(zeros, zeros, t * g - y, lacking)
+            dw = step.unknowns[:n_groups]
+            du = -u - u / w * dw
+            primal = longest(1.0, (point.x, step.dx), (point.rest, -step.dx), (u, du))
+            dual = longest(1.0, (point.z, step.dz), (point.v, step.dv), (w, dw))
             products = point.products + float(u @ w)
-            left = ((point.x + primal * dx) * (point.z + other * dz)).sum() + (u + primal * du) @ (w + other * dw)
-            left += ((point.rest - primal * dx) * (point.v + other * dv)).sum()
-            target = float((left / products) ** 3 * products) / size
-            of_x, of_rest = (target - dx * dz) / point.x, (target + dx * dv) / point.rest
-            dx, du, dw, dt, dmu, dz, dv = newton(of_x, of_rest, (target - du * dw) / w)
-        except np.linalg.LinAlgError:
+            left = point.products_after(step, primal, dual) + float((u + primal * du) @ (w + dual * dw))
+            target = (left / products) ** 3 * products / (2 * x.size + n_groups)
+            of_u = (target - du * dw) / w
+            step = system.solve(*point.targets(step, target), of_u + t * g - y, lacking)
+        except np.linalg.LinAlgError:  # singular to the last digit
             break
-        primal = longest(REACH, (point.x, dx), (point.rest, -dx), (u, du))
-        other = longest(REACH, (point.z, dz), (point.v, dv), (w, dw))
-        point.move(problem, (primal, other), dx, dz, dv)
-        u, t, w, point.mu = u + primal * du, t + primal * dt, w + other * dw, point.mu + other * dmu
+        dw, dt = step.unknowns[:n_groups], float(step.unknowns[n_groups])
+        du = of_u - u - u / w * dw
+        primal = longest(REACH, (point.x, step.dx), (point.rest, -step.dx), (u, du))
+        dual = longest(REACH, (point.z, step.dz), (point.v, step.dv), (w, dw))
+        point.move(problem, step, primal, dual)
+        u, t, w = u + primal * du, t + primal * dt, w + dual * dw
         g = (q / w) ** root
-        if not (point.is_inside() and u.min() > 0.0 and w.min() > 0.0):
+        if not (point.is_inside() and u.min() > 0.0 and w.min() > 0.0):  # rounding, or not a number
             break
     gap = max(0.0, bound / reached - 1.0) + (64.0 + sum(x.shape)) * EPSILON
-    return Solution(solution, problem.levels(solution), gap, step)
+    return Solution(solution, problem.levels(solution), gap, n_steps)

@@ -9,12 +9,13 @@
 
 Policies that show slates have two more, for decisions of k > 1 arms; k is at most the number of live arms:
 
-    draw_slate(memory, context, k, uniform, out, slate)        write the probabilities of inclusion to `out` and the arms
-                                                               to the first row of `slate`; return how many there are
-    learn_slate(memory, context, k, probabilities, rewards)    full information
+    draw_slate(memory, context, k, uniform, out, slate)
+        write the probabilities of inclusion to `out` and the arms to the first row of `slate`; return how many they are
+    learn_slate(memory, context, k, probabilities, rewards)
+        full information
     learn_slate(memory, context, k, arms, propensities, rewards, first)
-                                                               bandit feedback: rewards of some of the k arms that arrive
-                                                               together, `first` if none of them came before
+        bandit feedback: rewards of some of the k arms that arrive together, `first` if none of them came before; return
+        False, and change nothing, as `learn`
 
 `draw`, `learn` and the other kernels are compiled, and `alphafair.policy.loops` calls them once per round, so stepwise
 and compiled runs agree to the last bit. The other functions are called from Python.
