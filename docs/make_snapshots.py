@@ -37,6 +37,9 @@ MEANINGS = {
     "first_welfare": "W of the accounts that `bound` began with",
     "reopened": "1 where arms have changed since the context last learned, else 0",
     "drift": "what late and masked decisions add to the bound on the regret",
+    "shown": "the number of arms per decision that the bound is about; 0 before the first",
+    "reach": "the factor of sqrt(S_j) in the bound: 1, or less with slates",
+    "most_shown": "the largest number of arms of a decision so far",
     # the scale-free learner: alphafair.math.log_barrier
     "p": "the learner's distribution, before exploration is mixed in",
     "losses": "L, the sum of losses, each divided by its propensity",
@@ -116,7 +119,7 @@ OF_FEATURES = {
 
 OPENING = """# What a snapshot holds
 
-`policy.snapshot()` is a `State`: the policy's name, the version of its entries (5 for AlphaFairAdaptive and
+`policy.snapshot()` is a `State`: the policy's name, the version of its entries (6 for AlphaFairAdaptive and
 AlphaFair, 4 for all other policies), its settings, the state of its random numbers, and arrays by name.
 `State.to_bytes` writes them as an uncompressed `.npz` archive: one entry of JSON, `meta`, and one `.npy` per array, so
 that NumPy alone can read it.
@@ -137,14 +140,15 @@ Shapes are given in `contexts`, `arms` (all that ever were), `live` (those that 
 numbers) and `groups`. Numbers are float64, unless stated otherwise. Symbols are those at the head of the algorithm's
 file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` that it names.
 
-A policy reads snapshots of its current version; AlphaFairAdaptive, whose version is 5, reads version 4 too. All others
-are rejected with a message, and so is a snapshot whose entries have other names or shapes, or numbers that no rounds
-can have left. Versions 1 to 3, whose arrays had no names, are no longer read: learn from the log again, or load them
+A policy reads snapshots of its current version; AlphaFairAdaptive and AlphaFair, whose version is 6, read versions 4
+and 5 too. All others are rejected with a message, and so is a snapshot whose entries have other names or shapes, or
+numbers that no rounds can have left. Versions 1 to 3, whose arrays had no names, are no longer read: learn from the log again, or load them
 with the alphafair that wrote them.
 
 Version 4 of AlphaFairAdaptive had, with bandit feedback, no `squared_rewards`, `squared_misses` and
 `head_start`: the first two get the value that its formulas used in their place, `reward_sum` times `largest`, and
-`bound_in_expectation` is not available until the next period, because no theorem covers the change.
+`bound_in_expectation` is not available until the next period, because no theorem covers the change. Version 5 of both
+policies had no `shown`, `most_shown`, `reach` and, with full information, `outside`: it showed one arm per decision.
 
 A policy of your own has the names that it gives: see [CONTRIBUTING.md](../CONTRIBUTING.md).
 

@@ -335,8 +335,10 @@ class AlphaFair(BasePolicy):
         """Leave out what version 4 kept for other readings of the slope, and add what slates need since version 6."""
         if state.policy != cls.name or state.version not in (4, 5):
             return state
-        settings = cls._settings_of_this_version(state.settings)
-        arrays = {name: array for name, array in state.arrays.items() if name != "waiting"}
+        settings, arrays = state.settings, dict(state.arrays)
+        if state.version == 4:
+            settings = cls._settings_of_this_version(settings)
+            arrays.pop("waiting", None)
         return replace(state, version=6, settings=settings, arrays={**arrays, **of_single_arms(state)})
 
     @property

@@ -208,5 +208,8 @@ def in_slopes(numbers: Any, names: Any, alpha: float) -> float:
 
 def of_single_arms(state: Any) -> dict[str, np.ndarray]:
     """Return what snapshots from before slates lack: one arm was shown wherever something was learned."""
-    learned = np.asarray(state.arrays.get("squared_norms", ()), dtype=np.float64) > 0.0
+    norms = state.arrays.get("squared_norms")
+    if not isinstance(norms, np.ndarray) or norms.ndim != 1 or norms.dtype != np.float64:
+        return {}  # the snapshot is damaged, which its reader will say
+    learned = norms > 0.0
     return {"shown": learned.astype(np.float64), "reach": np.ones(len(learned)), "outside": np.asarray(0.0)}
