@@ -142,8 +142,8 @@ file in `src/alphafair/algorithms`, and of those files in `src/alphafair/math` t
 
 A policy reads snapshots of its current version; AlphaFairAdaptive and AlphaFair, whose version is 6, read versions 4
 and 5 too. All others are rejected with a message, and so is a snapshot whose entries have other names or shapes, or
-numbers that no rounds can have left. Versions 1 to 3, whose arrays had no names, are no longer read: learn from the log again, or load them
-with the alphafair that wrote them.
+numbers that no rounds can have left. Versions 1 to 3, whose arrays had no names, are no longer read: learn from the log
+again, or load them with the alphafair that wrote them.
 
 Version 4 of AlphaFairAdaptive had, with bandit feedback, no `squared_rewards`, `squared_misses` and
 `head_start`: the first two get the value that its formulas used in their place, `reward_sum` times `largest`, and

@@ -32,6 +32,12 @@ GROUPS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes longer; `slates_agree_in_every_mode` of the conformance checks compares machine code."""
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+
+
 class Pair:
     """A policy, its oracle, and the decisions whose rewards wait."""
 

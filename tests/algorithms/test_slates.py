@@ -27,6 +27,12 @@ KINDS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes longer; `slates_agree_in_every_mode` of the conformance checks compares machine code."""
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+
+
 class Fixed:
     """One uniform number."""
 

@@ -37,6 +37,12 @@ KINDS: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes longer; `slates_agree_in_every_mode` of the conformance checks compares machine code."""
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+
+
 def stream_of(seed: int, n_rounds: int = N_ROUNDS, **options: Any) -> Stream:
     rng = np.random.default_rng(seed)
     return Stream.from_arrays(rng.integers(0, 2, n_rounds), rng.random((n_rounds, 5)), **options)

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from alphafair.jit import repeated
 from alphafair.math import capped, slates
-from tests import INTERPRETED, ROOT, naive_slates
+from tests import FULL, ROOT, naive_slates
 
 GOLDEN: dict[str, list[dict[str, Any]]] = json.loads((ROOT / "tests/fixtures/golden_slates.json").read_text())
 ERROR = 1e-9  # that a band is left although the frequency is right
@@ -103,10 +103,10 @@ def test_naive_forms_agree(seed: int) -> None:
 def test_frequencies_are_exact(seed: int) -> None:
     """Of inclusion, and of every arm in every slot; and no pair of arms is excluded, as in a fixed order."""
     rng = np.random.default_rng([3, seed])
-    n, n_draws = 6, 2_000 if INTERPRETED else 40_000
+    n, n_draws = 6, 200_000 if FULL else 6_000
     k = 2 + seed
     p = k * (0.3 / n + 0.7 * projected(rng.normal(size=n) * 0.3, 1 / k))
-    draw = repeated(slates.draw_slate, 10**6)
+    draw = repeated(slates.draw_slate, n_draws) if FULL else slates.draw_slate
     counts, pairs = np.zeros((k, n), dtype=int), np.zeros((n, n), dtype=int)
     for uniform in rng.random(n_draws).tolist():
         arms = drawn(p, k, uniform, draw)
