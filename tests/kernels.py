@@ -35,7 +35,6 @@ from alphafair.lab.runner import compile_here, compile_tasks
 from alphafair.precompile import SLATES, compile_kernels, every_kernel, small_policy
 from alphafair.tasks import Task
 
-
 # the kernels of the variants that the conformance checks play with slates
 BELOW_ONE, WELFARE = frozenset[str](), frozenset({"welfare"})
 OF_SLATES = [("uniform", "full", BELOW_ONE), ("uniform", "bandit", BELOW_ONE)]

@@ -212,7 +212,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
         "k must be an integer of at least 1; got True. Leave it out to show one arm.",
     ),
     "a policy of single arms": (
-        lambda: POLICIES["fair-cb"](1, 5).choose(0, k=3),
+        lambda: POLICIES["fair-cb"](1, 5, pull_share=0.1, horizon=10).choose(0, k=3),
         "k must be left out: fair-cb shows one arm per decision; got 3. "
         "Use AlphaFairAdaptive, AlphaFair, AlphaFairBandit or Uniform.",
     ),
