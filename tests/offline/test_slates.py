@@ -176,6 +176,24 @@ def test_the_same_policy_with_one_arm_per_decision() -> None:
         assert metrics.welfare(found.accounts, alpha) == pytest.approx(plain.welfare, rel=3e-9)
 
 
+@pytest.mark.parametrize("alpha", [0.5, math.inf])
+def test_a_step_that_fails_leaves_the_best_so_far(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A singular system, or numbers that are none, end the search; the gap is valid, and the user is told."""
+    totals, plain = np.random.default_rng(1).random((4, 5)) * 10, np.linalg.solve
+
+    def singular(matrix: Any, right: Any) -> Any:
+        raise np.linalg.LinAlgError
+
+    for broken in (singular, lambda matrix, right: plain(matrix, right) * np.nan):
+        monkeypatch.setattr(np.linalg, "solve", broken)
+        with pytest.warns(UserWarning, match="certified to a relative gap"):
+            found = offline_optimum(totals, alpha, k=2)
+        monkeypatch.setattr(np.linalg, "solve", plain)
+        best = offline_optimum(totals, alpha, k=2)
+        assert not found.certified
+        assert found.welfare <= best.welfare <= found.welfare * (1.0 + found.welfare_gap)
+
+
 def test_refusals() -> None:
     totals = np.ones((2, 3))
     with pytest.raises(InvalidArgument, match="k must be 1 with a pull_floor by group"):
