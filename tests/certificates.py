@@ -23,12 +23,13 @@ def check_certificates(
     present: Any = None,
     prices: Any = None,
     policy: Any = None,
+    k: Any = 1,
 ) -> None:
     """Assert that true ratio <= boxed bound <= bound at the prices <= what the policy knew without the rewards.
 
     The last only for a policy whose accounts these are, with a `surrogate_regret_bound`, and without other prices.
     """
-    terms: dict[str, Any] = {"initial": initial, "groups": groups, "present": present}
+    terms: dict[str, Any] = {"initial": initial, "groups": groups, "present": present, "k": k}
     best = offline_optimum(totals, alpha, **terms)
     found = metrics.certificates(totals, accounts, alpha, **terms, prices=prices)
     achieved = metrics.welfare(accounts, alpha, groups=groups)

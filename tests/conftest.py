@@ -46,7 +46,7 @@ def totals_by_epoch(stream: Stream, delays: Any) -> np.ndarray:
     return totals.reshape(-1, stream.n_arms)
 
 
-def check_certificate(policy: Policy, stream: Stream, delays: Any, trace: Trace) -> None:
+def check_certificate(policy: Policy, stream: Stream, delays: Any, trace: Trace, shown: Any) -> None:
     """Compare the regret of a run with the bound that its policy states; from alpha 1 on, the ratio of welfares."""
     if policy.surrogate_regret_bound is None or trace.periods:  # algorithms/test_alpha.py checks periods one by one
         return
@@ -59,12 +59,18 @@ def check_certificate(policy: Policy, stream: Stream, delays: Any, trace: Trace)
         np.minimum.at(first, groups.of_arms, stream.arrivals[:n])
         entered = accounts - (groups.accounts(trace.final[:n]) - 1.0)  # the accounts that new arms started with
         initial = np.where(first > 0, entered, 1.0)
+    if delays is not None and delays.ndim == 2:
+        delays = np.array([row[: shown[t]].max() for t, row in enumerate(delays)])
     totals, there = totals_by_epoch(stream, delays)[:, :n], present_arms(stream)[:, :n]
+    k = np.ones(stream.n_contexts, dtype=int)
+    if shown is not None:
+        k[stream.contexts] = shown  # with several in one context there would be no bound
+    k = np.tile(k, len(totals) // len(k))
     if alpha >= 1.0:
-        terms = {"initial": initial, "present": there, "groups": groups}
+        terms = {"initial": initial, "present": there, "groups": groups, "k": k}
         check_certificates(totals, accounts, alpha, **terms, policy=policy)
         return
-    best = offline_optimum(totals, alpha, initial=initial, present=there, groups=groups)
+    best = offline_optimum(totals, alpha, initial=initial, present=there, groups=groups, k=k)
     regret = metrics.approximate_regret(best.value + best.gap, accounts, alpha, groups=groups)
     bound = (1.0 - alpha) ** alpha * policy.surrogate_regret_bound
     rounding = 1e-10 * best.value

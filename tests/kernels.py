@@ -32,8 +32,16 @@ from alphafair.executors import ProcessPool
 from alphafair.jit import Kernels
 from alphafair.lab import arena, reproduction
 from alphafair.lab.runner import compile_here, compile_tasks
-from alphafair.precompile import compile_kernels, every_kernel, small_policy
+from alphafair.precompile import SLATES, compile_kernels, every_kernel, small_policy
 from alphafair.tasks import Task
+
+# the kernels of the variants that the conformance checks play with slates
+BELOW_ONE, WELFARE = frozenset[str](), frozenset({"welfare"})
+OF_SLATES = [("uniform", "full", BELOW_ONE), ("uniform", "bandit", BELOW_ONE)]
+OF_SLATES += [("alpha-fair-adaptive", "bandit", BELOW_ONE), ("alpha-fair-adaptive", "bandit", WELFARE)]
+OF_SLATES += [("alpha-fair-adaptive", "full", BELOW_ONE), ("alpha-fair-adaptive", "full", WELFARE)]
+OF_SLATES += [("alpha-fair", "full", BELOW_ONE), ("alpha-fair", "full", WELFARE)]
+OF_SLATES += [("alpha-fair-bandit", "bandit", BELOW_ONE), ("alpha-fair-bandit", "bandit", WELFARE)]
 
 
 def compile_offline() -> None:
@@ -82,6 +90,7 @@ def main() -> int:
         return 0
     work: list[Callable[[], None]] = [compile_offline, compile_evaluation]
     work += [partial(compile_policy, kernels) for kernels in every_kernel()]
+    work += [partial(compile_policy, Kernels(name, feedback, flags | {SLATES})) for name, feedback, flags in OF_SLATES]
     with ProcessPool() as pool:
         for part in (work, of_plans()):  # the second part shares kernels with the first
             for done in as_completed([pool.submit(each) for each in part]):

@@ -12,7 +12,17 @@ from alphafair_client import __version__ as __version__
 _NAMES = {
     "algorithms": ("POLICIES", "BasePolicy", "register", "load_policy"),
     "groups": ("Groups",),
-    "values": ("Decision", "DescribedDecision", "Feedback", "Log", "Policy", "State", "Stream", "Trace"),
+    "values": (
+        "Decision",
+        "DescribedDecision",
+        "Feedback",
+        "Log",
+        "Policy",
+        "SlateDecision",
+        "State",
+        "Stream",
+        "Trace",
+    ),
     "run": ("simulate", "simulate_all", "simulate_against"),
     "offline": (
         "offline_optimum",
@@ -77,6 +87,7 @@ if TYPE_CHECKING:
     from alphafair.values import Feedback as Feedback
     from alphafair.values import Log as Log
     from alphafair.values import Policy as Policy
+    from alphafair.values import SlateDecision as SlateDecision
     from alphafair.values import State as State
     from alphafair.values import Stream as Stream
     from alphafair.values import Trace as Trace

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
 from functools import cache, partial
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -427,7 +428,11 @@ def regret_certificate(policy: Policy) -> float:
     validate.alpha_below_one(alpha, instead="metrics.welfare_certificate")
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
     at_start = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
-    return linear + approximation_factor(alpha) * at_start
+    together = 0.0  # several arms of a group in one slate can earn more than 1 in a round
+    if groups is not None:
+        excess = np.maximum(0.0, _most_at_once(policy, groups) - 1.0 / (1.0 - alpha))
+        together = float((1.0 - alpha) ** alpha * (groups.factors(alpha) * excess).sum())
+    return linear + together + approximation_factor(alpha) * at_start
 
 
 def bound_in_expectation(policy: Policy) -> float:
@@ -554,6 +559,7 @@ def certificates(
     groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
     prices: ArrayLike | None = None,
+    k: ArrayLike = 1,
 ) -> Certificates:
     """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run, and of the welfare, without a solver.
 
@@ -583,6 +589,8 @@ def certificates(
         Accounts whose w is used instead of that of `accounts`, by arm or group. Every choice gives a valid bound; the
         accounts that a policy played with, `policy.accounts`, usually give the best. Above alpha = 64 the exponent of
         w is 16, as in policies.
+    k
+        Number of arms that a decision shows: as for `alphafair.offline_optimum`.
 
     >>> from alphafair import AlphaFair, context_reward_totals, offline_optimum, simulate, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
@@ -596,6 +604,7 @@ def certificates(
     """
     # imported here: no other metric needs kernels
     from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
+    from alphafair.offline.slates import Rows, checked_k
 
     alpha = validate.alpha(alpha)
     earned = _checked("accounts", accounts)
@@ -614,15 +623,19 @@ def certificates(
     resolved = reduction.groups
     by_group, _ = _by_group("accounts", earned, resolved)
     first = checked_initial(initial, resolved.n_groups)
-    best, merged, base = reduction.merge(np.ascontiguousarray(totals), first)
     priced = by_group if prices is None else _by_group("prices", prices, resolved)[0]
     if priced.shape != by_group.shape:
         raise InvalidArgument("prices", "one number per arm or group", f"shape {priced.shape}", repair)
+    reach: Reach
+    if (checked_k(k, len(totals)) > 1).any():
+        reach = OfSlates(np.ascontiguousarray(totals), first, resolved, Rows.of(k, totals.shape, resolved, there))
+    else:
+        reach = OfSingleArms(first, *reduction.merge(np.ascontiguousarray(totals), first))
     with np.errstate(under="ignore"):
-        bound, boxed, rounding = _most_reachable(priced, first, best, merged, base, resolved.entitlements, alpha)
+        bound, boxed, rounding = _most_reachable(priced, first, reach, totals.shape, resolved.entitlements, alpha)
     achieved = float(_welfare("accounts", by_group, alpha, resolved))
     in_welfare = bound, bound / achieved, boxed / achieved
-    total = float(base.sum() + merged.max(axis=1).sum())
+    total = float(first.sum()) + reach.above_first(np.ones(len(first)))
     if alpha >= 1.0:
         standard = None
         if alpha < math.inf:
@@ -639,8 +652,50 @@ def certificates(
     return Certificates(ratio * performance, *regrets, ratio, vacuous, *in_welfare)
 
 
+class Reach(Protocol):
+    """What fixed policies can earn above the first accounts: at prices w together, and every group at most."""
+
+    def above_first(self, w: Floats) -> float: ...
+    def highest(self) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class OfSingleArms:
+    """Of one arm per decision: the parts of `alphafair.offline.reduction`."""
+
+    first: Floats
+    best: Floats
+    merged: Floats
+    base: Floats
+
+    def above_first(self, w: Floats) -> float:
+        return float(((self.base - self.first) * w).sum() + (self.merged * w).max(axis=1).sum())
+
+    def highest(self) -> Floats:
+        return np.asarray(self.first + self.best.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class OfSlates:
+    """Of several arms per decision: floors, and the topmost arms of every row of totals."""
+
+    totals: Floats
+    first: Floats
+    groups: ArmGroups
+    rows: Any
+
+    def above_first(self, w: Floats) -> float:
+        of_arms = w[self.groups.of_arms]
+        return float(self.rows.promised(self.totals) @ of_arms + self.rows.most(self.totals, of_arms))
+
+    def highest(self) -> Floats:
+        g, promised = np.arange(self.groups.n_groups), self.rows.promised(self.totals)
+        own = [self.rows.most(self.totals, (self.groups.of_arms == each).astype(np.float64)) for each in g]
+        return np.asarray(self.first + np.bincount(self.groups.of_arms, promised, len(g)) + own)
+
+
 def _most_reachable(
-    priced: Floats, first: Floats, best: Floats, merged: Floats, base: Floats, s: Floats, alpha: float
+    priced: Floats, first: Floats, reach: Reach, shape: tuple[int, ...], s: Floats, alpha: float
 ) -> tuple[float, float, float]:
     """Return two upper bounds of the welfare of any fixed policy, by Theorem B: at the prices alone, and boxed.
 
@@ -651,9 +706,9 @@ def _most_reachable(
     levels, played = priced / s, played_alpha(alpha)
     w = (levels / levels.min()) ** -played
     y = priced if played == alpha else s * (levels / levels.min()) ** (played / alpha)
-    highest = first + best.sum(axis=0)
-    rounding = _rounding(merged.shape, levels, first / s, highest / s)
-    above_first = float(((base - first) * w).sum() + (merged * w).max(axis=1).sum()) * (1.0 + rounding)
+    highest = reach.highest()
+    rounding = _rounding(shape, levels, first / s, highest / s)
+    above_first = reach.above_first(w) * (1.0 + rounding)
     worth = float((first * w).sum()) + above_first
     bound = worth * float(_power_mean(y / s, s, alpha) / (w * y).sum())
     inside = _filled(y, first, highest, w, above_first + 4.0 * EPSILON * float((first * w).sum()))
@@ -695,21 +750,28 @@ def _filled(y: Floats, low: Floats, high: Floats, w: Floats, slack: float) -> Fl
 def _budget(policy: Policy, bound: float, alpha: float) -> tuple[float, Floats, Floats]:
     """Return the bound (A3) of sum_i w_i R*_i over sum_i w_i R_i, from a bound of the linear regret; R, and s.
 
-    sum_i {s_i^alpha [phi(R_i) - phi(a_i)] + phi'(a_i/s_i) + (a_i - 1) w_i} + bound, all in units of the entry accounts
-    a, so that large accounts at a large alpha neither overflow nor underflow.
+    sum_i {s_i^alpha [phi(R_i) - phi(a_i)] + m_i phi'(a_i/s_i) + (a_i - m_i) w_i} + bound, all in units of the entry
+    accounts a, so that large accounts at a large alpha neither overflow nor underflow. m is the most that an account
+    can earn in a round: 1, or the number of arms of the group that a slate can show.
     """
     earned = np.asarray(policy.accounts, dtype=np.float64)
     s = np.ones(len(earned)) if policy.groups is None else policy.groups.entitlements
     entered = policy.entry_accounts
     entry = np.ones(len(earned)) if entered is None else np.asarray(entered, dtype=np.float64)
+    at_once = np.ones(len(earned)) if policy.groups is None else _most_at_once(policy, policy.groups)
     unit = float(_power_mean(entry / s, s, alpha))
     now, then = earned / s / unit, entry / s / unit
     with np.errstate(over="ignore", under="ignore"):
         gained = s * then ** (1.0 - alpha) * [ln_alpha(ratio, alpha) for ratio in now / then]
-        slopes = (then**-alpha + (entry - 1.0) * now**-alpha) / unit
+        slopes = (at_once * then**-alpha + (entry - at_once) * now**-alpha) / unit
         linear = bound * np.float64(unit) ** (alpha - 1.0) if bound > 0.0 else bound
         budget = float((gained + slopes).sum() + linear) / float((s * now ** (1.0 - alpha)).sum())
     return budget * (1.0 + (1.0 + alpha) * _rounding(s.shape, now, then)), earned, s
+
+
+def _most_at_once(policy: Policy, groups: ArmGroups) -> Floats:
+    """Return how many arms of every group one decision may have shown."""
+    return np.minimum(policy.most_shown, np.bincount(groups.of_arms, minlength=groups.n_groups)).astype(np.float64)
 
 
 def _surrogate_bound(policy: Policy) -> tuple[float, float]:

@@ -21,9 +21,10 @@ NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the bran
     "features": {"n_features": 2},
     "welfare": {"alpha": 2.0},
 }
+SLATES = "slates"  # the flag of the kernels of decisions of several arms, compiled only where they are used
 
 
-def parse(name: str) -> list[Kernels]:
+def parse(name: str, *, slates: bool = False) -> list[Kernels]:
     """Read `POLICY`, all kernels of a policy, or `POLICY+FEEDBACK[+FLAG-FLAG...]`, some of them.
 
     >>> parse("alpha-fair+full+groups")
@@ -35,9 +36,10 @@ def parse(name: str) -> list[Kernels]:
     feedback, _, listed = rest.partition("+")
     known = kernels_of(validate.choice("policy", policy, POLICIES))
     if not rest:
-        return known
+        return kernels_of(policy, slates=slates)
     validate.choice(f"feedback in {name!r}", feedback, dict.fromkeys(each.feedback for each in known))
     flags = sorted({flag for each in known for flag in each.flags if each.feedback == feedback})
+    flags += [SLATES] if POLICIES[policy].traits.slates else []
     for flag in listed.split("-") if listed else ():
         if not flags:
             raise InvalidArgument(f"flags in {name!r}", f"left out: {policy} has none", flag, f"Pass {policy}.")
@@ -45,8 +47,11 @@ def parse(name: str) -> list[Kernels]:
     return [Kernels(policy, feedback, frozenset(listed.split("-")) if listed else frozenset())]
 
 
-def kernels_of(policy: str) -> list[Kernels]:
-    """Return the kernels of a policy: of every kind of feedback, with every combination of flags."""
+def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
+    """Return the kernels of a policy: of every kind of feedback, with every combination of flags.
+
+    With `slates` those of slates too.
+    """
     from alphafair import POLICIES
 
     kind: Any = POLICIES[policy]
@@ -56,14 +61,16 @@ def kernels_of(policy: str) -> list[Kernels]:
         flags = sorted(flag.lower() for flag in algorithm.flags if flag.lower() in NEEDED)
         for n in range(len(flags) + 1):
             found += [Kernels(policy, feedback.value, frozenset(some)) for some in combinations(flags, n)]
+    if slates and kind.traits.slates:
+        found += [each._replace(flags=each.flags | {SLATES}) for each in found]
     return found
 
 
-def every_kernel() -> list[Kernels]:
+def every_kernel(*, slates: bool = False) -> list[Kernels]:
     """Return the kernels of all registered policies."""
     from alphafair import POLICIES
 
-    return [kernels for policy in POLICIES for kernels in kernels_of(policy)]
+    return [kernels for policy in POLICIES for kernels in kernels_of(policy, slates=slates)]
 
 
 def small_policy(kernels: Kernels) -> Any:
@@ -74,8 +81,10 @@ def small_policy(kernels: Kernels) -> Any:
     settings = dict(next(iter(kind.traits.variants(1, 3).values())))
     if kind.traits.feedbacks:
         settings["feedback"] = kernels.feedback
-    for flag in kernels.flags:
+    for flag in kernels.flags - {SLATES}:
         settings |= NEEDED[flag]
+    if {SLATES, "groups"} <= kernels.flags:  # which floors of groups do not go with
+        settings["groups"] = Groups(["a", "a", "b"], pull_floor=0.1)
     return kind(1, 3, **settings)
 
 
@@ -89,6 +98,9 @@ def compile_kernels(kernels: Kernels) -> None:
         return
     policy = small_policy(kernels)
     policy.stepper.bundle.switch()
+    if SLATES in kernels.flags:
+        compile_slates(policy)
+        return
     contexts, rewards = np.zeros(3, dtype=np.int32), np.array([[0.2, 0.4, 0.6]] * 3)
     full, features, shown = policy.feedback is Feedback.FULL, None, dict[str, Any]()
     if policy.n_features:
@@ -108,6 +120,26 @@ def compile_kernels(kernels: Kernels) -> None:
     elif trace.log is not None:
         over_log(policy, trace.log)
     policy.stepper.bundle.mark_on_disk()
+
+
+def compile_slates(policy: Any) -> None:
+    """The same for decisions of several arms."""
+    from alphafair import simulate
+    from alphafair.values import Feedback, Stream
+
+    policy.stepper.slate_bundle.switch()
+    contexts, rewards = np.zeros(3, dtype=np.int32), np.array([[0.2, 0.4, 0.6]] * 3)
+    features = np.zeros((3, *policy.feature_shape)) if policy.n_features else None
+    described = {} if features is None else {"features": features[0]}
+    full = policy.feedback is Feedback.FULL
+    policy.update(policy.choose(0, k=2, **described), rewards[0] if full else [0.5, 0.5])
+    late = policy.choose(0, k=2, available=[True, True, False], **described)
+    policy.expect(late)
+    policy.forgo(late)
+    policy.update(late, rewards[0] if full else {late.arms[0]: 0.5})
+    policy.probabilities(0, k=2, **described)
+    simulate(policy, Stream.from_arrays(contexts, rewards, features=features), k=2)
+    policy.stepper.slate_bundle.mark_on_disk()
 
 
 def compile_all(wanted: Sequence[Kernels], advance: Callable[[int], None] = lambda n: None) -> None:

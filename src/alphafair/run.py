@@ -42,6 +42,7 @@ from alphafair.values import (
     Matrix,
     Period,
     Policy,
+    SlateDecision,
     State,
     Stream,
     Trace,
@@ -52,8 +53,9 @@ from alphafair.values import (
 __all__ = ["over_full_log", "over_log", "simulate", "simulate_against", "simulate_all"]
 
 STEPS = 1024  # rounds between two updates of the progress bar, if they are played one by one
-# Called with the policy, the stream, the delays and the trace of every `simulate`: the tests check regret bounds here.
-after_simulate: list[Callable[[Policy, Stream, Any, Trace], None]] = []
+# Called with the policy, the stream, the delays, the trace and the numbers of shown arms of every `simulate`: the tests
+# check regret bounds here.
+after_simulate: list[Callable[[Policy, Stream, Any, Trace, Any], None]] = []
 
 
 def simulate(
@@ -68,6 +70,7 @@ def simulate(
     period: int | None = None,
     carry: float = 0.5,
     log: bool = False,
+    k: ArrayLike | None = None,
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
 ) -> Trace:
@@ -83,8 +86,9 @@ def simulate(
     record_every
         Record the accounts every `record_every` rounds and after the last; None: after the last only.
     delay
-        Number of rounds before `update` is called with a reward: one number, or one per round. The trace counts rewards
-        when they are earned; those that are still delayed after the last round arrive then.
+        Number of rounds before `update` is called with a reward: one number, or one per round. With `k` also a table,
+        (n_rounds, k), of the delays of the shown arms in the order of their slots. The trace counts rewards when they
+        are earned; those that are still delayed after the last round arrive then.
     account
         The account of new arms: see `BasePolicy.grow`.
     groups
@@ -97,6 +101,9 @@ def simulate(
         The part of every account that a new period keeps.
     log
         Store every decision with its reward, as `trace.log`.
+    k
+        Number of arms that a decision shows: one number, or one per round. All shown arms earn, and `trace.pulls`
+        counts them all. None: single arms. With delays, slates are played step by step.
     progress
         Show a progress bar; or a function that is called with the number of rounds played since its last call.
     compiled
@@ -111,7 +118,8 @@ def simulate(
     validate.stream("stream", stream)
     every = stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, stream)
-    delays = _delays(delay, stream.n_rounds)
+    shown = None if k is None else _shown(policy, k, stream.n_rounds, log=log)
+    delays = _delays(delay, stream.n_rounds, shown)
     validate.account(account)
     length = None if period is None else validate.integer("period", period, low=1)
     carry = validate.number("carry", carry, low=0.0, high=1.0)
@@ -129,12 +137,13 @@ def simulate(
             period=length,
             carry=carry,
             keep=log,
+            shown=shown,
             compiled=compiled,
             advance=advance,
         )
     trace = _trace(policy, stream, seed, played, _log(stream, played) if log else None)
     for check in after_simulate:
-        check(policy, stream, delays, trace)
+        check(policy, stream, delays, trace, shown)
     return trace
 
 
@@ -186,6 +195,7 @@ def simulate_against(
     *,
     seed: int | None = 0,
     record_every: int | None = None,
+    k: ArrayLike | None = None,
     compiled: bool = True,
 ) -> tuple[Trace, Stream]:
     """Play against an adversary; return the trace, and the stream that the adversary made for this policy.
@@ -202,7 +212,8 @@ def simulate_against(
     every = adversary.stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, adversary.stream)
     generator = validate.random_generator("seed", seed)
-    played, stream = against(policy, adversary, generator, every=every, compiled=compiled)
+    shown = None if k is None else _shown(policy, k, adversary.stream.n_rounds)
+    played, stream = against(policy, adversary, generator, every=every, shown=shown, compiled=compiled)
     return _trace(policy, stream, seed, played, None), stream
 
 
@@ -283,9 +294,32 @@ def _match(policy: Policy, stream: Stream) -> None:
         )
 
 
-def _delays(delay: int | ArrayLike | None, n_rounds: int) -> Indices | None:
+def _shown(policy: Policy, k: ArrayLike, n_rounds: int, *, log: bool = False) -> Indices:
+    """Check the number of arms that every decision shows."""
+    if not policy.traits.slates:
+        repair = "Use AlphaFairAdaptive, AlphaFair, AlphaFairBandit or Uniform."
+        raise InvalidArgument("k", f"left out: {policy.name} shows one arm per decision", k, repair)
+    if log:
+        raise InvalidArgument("log", "False with k", log, "Leave one of them out: logs have one arm per decision.")
+    limit = int(np.iinfo(np.int32).max)
+    if np.ndim(k) == 0:
+        found = np.full(n_rounds, validate.integer("k", k, low=1, high=limit), dtype=np.int32)
+    else:
+        found = validate.indices("k", k, None, n_entries=n_rounds, low=1)
+    if policy.groups is not None and policy.groups.floored and int(found.max()) > 1:
+        raise InvalidArgument("k", "1 with a pull_floor by group", k, "Pass one pull_floor for all arms.")
+    return found
+
+
+def _delays(delay: int | ArrayLike | None, n_rounds: int, shown: Indices | None = None) -> NDArray[np.int32] | None:
     if delay is None:
         return None
+    if shown is not None and np.ndim(delay) == 2:
+        table = np.asarray(delay)
+        if len(table) != n_rounds or table.shape[1] < shown.max():
+            allowed = f"of shape ({n_rounds}, {int(shown.max())}), one per shown arm"
+            raise InvalidArgument("delay", allowed, f"shape {table.shape}", "Pass one delay per round and slot.")
+        return validate.indices("delay", table.ravel(), None).reshape(table.shape)
     if np.ndim(delay) == 0:
         longest = int(np.iinfo(np.int32).max)
         return np.full(n_rounds, validate.integer("delay", delay, low=0, high=longest), dtype=np.int32)
@@ -359,6 +393,7 @@ def over_stream(
     period: int | None = None,
     carry: float = 0.5,
     keep: bool = False,
+    shown: Indices | None = None,
     compiled: bool = True,
     available: AvailableArms | None = None,
     advance: Callable[[int], None] = lambda rounds: None,
@@ -379,6 +414,7 @@ def over_stream(
             delays,
             (account, groups),
             (boundaries, carry),
+            shown,
             compiled,
             available,
             advance,
@@ -411,6 +447,7 @@ def _play(
     delays: Indices | None,
     entry: tuple[Account, ArmGroups | None],
     periods: tuple[Collection[int], float],
+    shown: Indices | None,
     compiled: bool,
     available: AvailableArms | None,
     advance: Callable[[int], None],
@@ -418,6 +455,7 @@ def _play(
     """Epoch by epoch, block by block."""
     n_rounds = stream.n_rounds
     whole = compiled and has_whole_runs(policy) and (delays is None or not stream.epochs) and available is None
+    whole = whole and (shown is None or delays is None)
     waits = None if delays is None or not whole else _waits(delays, policy)
     waiting: list[_Waiting] = []
     boundaries, carry = periods
@@ -434,11 +472,16 @@ def _play(
             table = frozen(np.ascontiguousarray(table[:, live]))
         start = first
         while start < last:
-            size = cast(BasePolicy, policy).stepper.rounds_per_call(n_rounds - start) if whole else STEPS
+            size = STEPS
+            if whole:
+                stepper = cast(BasePolicy, policy).stepper
+                size = stepper.rounds_per_call(n_rounds - start, slates=shown is not None)
             stop = min(start + size, last)
             uniforms = generator.random(stop - start)
             if whole:
-                _run(cast(BasePolicy, policy), stream, live, table, start, stop, uniforms, played, waits)
+                _run(cast(BasePolicy, policy), stream, live, table, start, stop, uniforms, played, waits, shown)
+            elif shown is not None:
+                _step_slates(policy, stream, start, stop, uniforms, played, shown, delays, waiting)
             else:
                 _step(policy, stream, start, stop, uniforms, played, delays, waiting, available)
             advance(stop - start)
@@ -448,7 +491,13 @@ def _play(
 
 
 def against(
-    policy: Policy, adversary: Adversary, generator: np.random.Generator, *, every: int, compiled: bool = True
+    policy: Policy,
+    adversary: Adversary,
+    generator: np.random.Generator,
+    *,
+    every: int,
+    shown: Indices | None = None,
+    compiled: bool = True,
 ) -> tuple[Played, Stream]:
     """Play all rounds of an adversary; what was written down, and the stream that the adversary made of them."""
     given = adversary.stream
@@ -461,17 +510,27 @@ def against(
         ours = cast(BasePolicy, policy)
         live, described, start = ours.live_arms, feature_table(given.features, ours.live_arms), 0
         while start < n_rounds:
-            stop = start + ours.stepper.rounds_per_call(n_rounds - start)
-            shown = described[start:stop] if len(described) else described
-            rounds = Rounds(given.contexts[start:stop], items[start:stop], table, uniforms[start:stop], shown)
-            ours.stepper.run(live, "face", stop - start, rounds, played.book(start, stop), kind, state, in_order=True)
+            stop = start + ours.stepper.rounds_per_call(n_rounds - start, slates=shown is not None)
+            features = described[start:stop] if len(described) else described
+            rounds = Rounds(given.contexts[start:stop], items[start:stop], table, uniforms[start:stop], features)
+            book = played.book(start, stop)
+            if shown is None:
+                ours.stepper.run(live, "face", stop - start, rounds, book, kind, state, in_order=True)
+            else:
+                slates = shown[start:stop], _first_rows(shown[start:stop])
+                ours.stepper.run_slates(live, "face", stop - start, rounds, *slates, book, kind, state)
             start = stop
     else:
         replay = _Replay(uniforms)
         for t, context in enumerate(given.contexts.tolist()):
-            decision = _choose(policy, given, t, replay)
-            react(kind, state, context, np.array(decision.probabilities), table, t)
-            policy.update(decision, _book(policy, played, t, decision, table[t]))
+            if shown is None:
+                decision = _choose(policy, given, t, replay)
+                react(kind, state, context, np.array(decision.probabilities), table, t)
+                policy.update(decision, _book(policy, played, t, decision, table[t]))
+            else:
+                slate = _choose_slate(policy, given, t, int(shown[t]), replay)
+                react(kind, state, context, np.array(slate.probabilities), table, t)
+                cast(BasePolicy, policy).update(slate, _book_slate(policy, played, t, slate, table[t]))
     played.records[-1] = played.earned
     return played, Stream(given.contexts, items, table, n_contexts=given.n_contexts)
 
@@ -481,11 +540,76 @@ def _choose(
 ) -> Decision:
     """The policy's decision in round t, which it is shown the features of if it asks for them."""
     masked = _masked(available, t)
+    return policy.choose(int(stream.contexts[t]), rng=replay, **_features_of(policy, stream, t), **masked)
+
+
+def _features_of(policy: Policy, stream: Stream, t: int) -> dict[str, Any]:
+    """The features of a round, as an argument of `choose`."""
     if policy.n_features == 0:
-        return policy.choose(int(stream.contexts[t]), rng=replay, **masked)
+        return {}
     features = cast(Matrix, stream.features)[t]
-    shown = features[: policy.n_arms] if features.ndim == 2 else features
-    return cast(BasePolicy, policy).choose(int(stream.contexts[t]), rng=replay, features=shown, **masked)
+    return {"features": features[: policy.n_arms] if features.ndim == 2 else features}
+
+
+def _choose_slate(policy: Policy, stream: Stream, t: int, k: int, replay: _Replay) -> SlateDecision:
+    """The policy's slate of k arms in round t."""
+    described = _features_of(policy, stream, t)
+    return cast(BasePolicy, policy).choose(int(stream.contexts[t]), k=k, rng=replay, **described)
+
+
+def _book_slate(policy: Policy, played: Played, t: int, decision: SlateDecision, rewards: Vector) -> Any:
+    """Write down what the slate of round t has earned; what the policy is shown of its rewards."""
+    arms = list(decision.arms)
+    played.pulls[arms] += 1
+    if policy.feedback is Feedback.FULL:
+        seen: Any = rewards
+        played.earned[: policy.n_arms] += decision.probabilities * rewards
+    else:
+        seen = rewards[arms].tolist()
+        played.earned[arms] += rewards[arms]
+    if (t + 1) % played.every == 0:
+        played.records[t // played.every] = played.earned
+    return seen
+
+
+def _step_slates(
+    policy: Policy,
+    stream: Stream,
+    start: int,
+    stop: int,
+    uniforms: Vector,
+    played: Played,
+    shown: Indices,
+    delays: NDArray[np.int32] | None,
+    waiting: list[_Waiting],
+) -> None:
+    """Play slates with the public methods of the policy; rewards that arrive together are learned together."""
+    replay, ours = _Replay(uniforms), cast(BasePolicy, policy)
+    for t in range(start, stop):
+        _learn_due(policy, waiting, t)
+        decision = _choose_slate(policy, stream, t, int(shown[t]), replay)
+        rewards = _book_slate(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
+        if delays is None:
+            ours.update(decision, rewards)
+            continue
+        ours.expect(decision)
+        waits = delays[t] if delays.ndim == 2 else np.full(len(decision.arms), delays[t])
+        if policy.feedback is Feedback.FULL:
+            later = {int(waits[: len(decision.arms)].max()): rewards}
+        else:
+            later = dict[int, Any]()
+            for arm, reward, wait in zip(decision.arms, rewards, waits.tolist(), strict=False):
+                later.setdefault(wait, {})[arm] = reward
+        for wait, some in later.items():
+            if wait == 0:
+                ours.update(decision, some)
+            else:
+                heapq.heappush(waiting, (t + wait, t, cast(Any, decision), some))
+
+
+def _first_rows(shown: Indices) -> NDArray[np.int64]:
+    """Return the row at which the arms of every slate begin."""
+    return np.cumsum(shown, dtype=np.int64) - shown
 
 
 def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: Vector) -> Any:
@@ -542,6 +666,7 @@ def _run(
     uniforms: Vector,
     played: Played,
     waits: Delays | None,
+    shown: Indices | None = None,
 ) -> None:
     """Rounds [start, stop) in one compiled call; the run sees live arms only."""
     book = played.book(start, stop)
@@ -551,7 +676,12 @@ def _run(
             earned=played.earned[live], pulls=played.pulls[live], records=np.empty((rows + 1, len(live)))
         )
     features = stream.features if policy.n_features else None
-    if waits is None:
+    if shown is not None:
+        described = feature_table(None if features is None else features[start:stop], live)
+        rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
+        slates = shown[start:stop], _first_rows(shown[start:stop])
+        policy.stepper.run_slates(live, "play", stop - start, rounds, *slates, book, *NO_ADVERSARY)
+    elif waits is None:
         described = feature_table(None if features is None else features[start:stop], live)
         rounds = Rounds(stream.contexts[start:stop], stream.items[start:stop], table, uniforms, described)
         policy.stepper.run(live, "play", stop - start, rounds, book, *NO_ADVERSARY, in_order=True)

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from alphafair import Decision, Hedge, State, checks, figures
+from alphafair import AlphaFair, Decision, Hedge, State, checks, figures
+from alphafair.algorithms.alpha_fair import learn_slate
 from alphafair.algorithms.hedge import learn as learn_hedge
 from alphafair.cli import app
 from alphafair.jit import kernel
@@ -31,7 +32,8 @@ def test_a_sound_policy_without_our_base_class_passes_every_check() -> None:
     assert [result for result in results if not result.passed] == []
     skipped = {result.name for result in results if result.message.startswith(checks.NOT_APPLICABLE)}
     compiled = {"stepwise_equals_compiled", "interpreted_equals_compiled", "one_compiled_signature"}
-    assert skipped == {*compiled, "memory_does_not_grow"}
+    of_slates = {name for name in checks.CHECKS if name.startswith("slates_")}
+    assert skipped == {*compiled, *of_slates, "memory_does_not_grow"}
 
 
 def test_the_example_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,6 +341,46 @@ class OtherwiseWhenInterpreted(Hedge):
         return super()._stepper_of({"COMPILED": True}, bundle, whole_runs)
 
 
+class ShowsTooMany(AlphaFair):
+    """The slate is right, but its probabilities are those of one arm more."""
+
+    def choose(self, context: int, *, k: Any = None, **rest: Any) -> Any:
+        decision = super().choose(context, k=k, **rest)
+        if k is None:
+            return decision
+        return decision._replace(probabilities=super().probabilities(context, k=k + 1))
+
+    def probabilities(self, context: int, *, k: Any = None, **rest: Any) -> Any:
+        return super().probabilities(context, k=None if k is None else k + 1, **rest)
+
+
+class OtherSlateOfOne(AlphaFair):
+    def choose(self, context: int, *, k: Any = None, **rest: Any) -> Any:
+        decision = super().choose(context, k=k, **rest)
+        return decision if k is None else decision._replace(arms=tuple((arm + 1) % 4 for arm in decision.arms))
+
+
+@kernel
+def learn_slate_twice(memory: Any, context: int, k: int, probabilities: Any, rewards: Any) -> None:
+    for _ in range(2):
+        learn_slate(memory, context, k, probabilities, rewards)
+
+
+class SlatesTwiceInWholeRuns(AlphaFair):
+    """Its single steps run another kernel than its whole runs."""
+
+    def _stepper_of(self, flags: Any, bundle: Any, whole_runs: bool) -> Any:
+        stepper = super()._stepper_of(flags, bundle, whole_runs)
+        stepper.learn_slate = learn_slate_twice
+        return stepper
+
+
+class ForgetsInSnapshotsOfSlates(AlphaFair):
+    def snapshot(self) -> State:
+        state = super().snapshot()
+        return replace(state, arrays={**state.arrays, "squared_norms": state.arrays["squared_norms"] * 2.0})
+
+
 class Hoards(Hedge):
     def snapshot(self) -> State:
         state = super().snapshot()
@@ -372,6 +414,10 @@ BROKEN = {
     OtherwiseInWholeRuns: "stepwise_equals_compiled",
     OtherwiseWhenInterpreted: "interpreted_equals_compiled",
     Hoards: "memory_does_not_grow",
+    ShowsTooMany: "slates_sum_to_k",
+    OtherSlateOfOne: "slates_of_one_arm_are_decisions",
+    SlatesTwiceInWholeRuns: "slates_agree_in_every_mode",
+    ForgetsInSnapshotsOfSlates: "slates_go_on_after_a_snapshot",
 }
 PROMISES = (  # of one check, by what it says where they are broken
     (OneBuffer, "propensity_is_the_frequency", "a decision's probabilities must be read-only"),

@@ -27,6 +27,7 @@ LEARNED = {
     *PERIOD,
     "surrogate_regret_bound",
     "expected_surrogate_regret_bound",
+    "most_shown",
 }
 DOES = {"probabilities", "choose", "update", "expect", "forgo", "grow", "retire", "set_alpha", "new_period"}
 KEEPS = {"snapshot", "restore", "fresh"}

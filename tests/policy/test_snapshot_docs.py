@@ -58,9 +58,9 @@ def found(policy: BasePolicy) -> dict[str, tuple[int, ...]]:
 
 def test_the_page_says_which_version_a_policy_has() -> None:
     page = (ROOT / "docs" / "reference" / "snapshots.md").read_text(encoding="utf-8")
-    assert "the version of its entries (5 for AlphaFairAdaptive and\nAlphaFair, 4 for all other policies)" in page
-    assert {kind.name for kind in POLICIES.values() if kind._version == 5} == {"alpha-fair-adaptive", "alpha-fair"}
-    assert {kind._version for kind in POLICIES.values()} == {4, 5}
+    assert "the version of its entries (6 for AlphaFairAdaptive and\nAlphaFair, 4 for all other policies)" in page
+    assert {kind.name for kind in POLICIES.values() if kind._version == 6} == {"alpha-fair-adaptive", "alpha-fair"}
+    assert {kind._version for kind in POLICIES.values()} == {4, 6}
 
 
 def test_every_meaning_belongs_to_an_entry() -> None:
@@ -131,6 +131,6 @@ def test_there_are_snapshots_of_all_older_versions() -> None:
 def test_newer_snapshots_are_refused_with_a_sentence() -> None:
     state = AlphaFair(2, 3, alpha=0.5).snapshot()
     with pytest.raises(
-        InvalidArgument, match=r"state\.version must be 5; got 6\. It was written by a newer version: update"
+        InvalidArgument, match=r"state\.version must be 6; got 7\. It was written by a newer version: update"
     ):
-        load_policy(replace(state, version=6))
+        load_policy(replace(state, version=7))

@@ -27,7 +27,17 @@ from alphafair import (
 from tests import ROOT
 
 NAMES = {"account", "slope", "anchor", "inverse_anchor", "anchor_slope", "x", "squared_norms"}
-NAMES |= {"closed_roots", "closed_norms", "drift", "live", "retired_accounts", "entry_accounts"}
+NAMES |= {
+    "closed_roots",
+    "closed_norms",
+    "drift",
+    "shown",
+    "reach",
+    "outside",
+    "live",
+    "retired_accounts",
+    "entry_accounts",
+}
 OLD = ROOT / "tests" / "fixtures" / "snapshots"
 
 
@@ -232,7 +242,7 @@ def test_snapshots_of_version_1_are_refused_with_a_sentence(policy: Any) -> None
     state = State.load(OLD / f"{policy.name}-version-1.npz")
     assert state.version == 1
     for attempt in (policy.restore, load_policy):
-        with pytest.raises(InvalidArgument, match=r"state.version must be [45]; got 1. It was written by an older"):
+        with pytest.raises(InvalidArgument, match=r"state.version must be [46]; got 1. It was written by an older"):
             attempt(state)
 
 
@@ -287,7 +297,7 @@ def test_load_policy_refuses_invalid_states() -> None:
     with pytest.raises(InvalidArgument, match=r"state.policy must be one of 'alpha-fair-adaptive'"):
         load_policy(State("nobody", 1, {}, {}, {}))
     with pytest.raises(InvalidArgument, match="written by a newer version"):
-        load_policy(replace(learned().snapshot(), version=6))
+        load_policy(replace(learned().snapshot(), version=7))
 
 
 def test_the_adaptive_policy_checks_every_slope_and_number() -> None:
@@ -326,7 +336,7 @@ def test_impossible_sums_are_refused(policy: Any, name: str) -> None:
 
 @pytest.mark.parametrize("feedback", ["bandit", "full"])
 def test_the_adaptive_policy_reads_version_4(feedback: Any) -> None:
-    """It had no sums of squares; om c stood in their place. A snapshot that is read and saved is of version 5."""
+    """It had no sums of squares; om c stood in their place. A snapshot that is read and saved is of this version."""
     with np.load(OLD / "below_one" / f"adaptive-{feedback}.npz") as stored:
         older = State.from_bytes(stored["state"].tobytes())
     assert older.version == 4
@@ -336,8 +346,9 @@ def test_the_adaptive_policy_reads_version_4(feedback: Any) -> None:
     same.restore(older)
     state, arrays = policy.snapshot(), policy.snapshot().arrays
     assert same.snapshot().to_bytes() == state.to_bytes()
-    assert state.version == 5
-    added = {"squared_rewards", "squared_misses", "head_start"} if feedback == "bandit" else set()
+    assert state.version == 6
+    of_slates = {"most_shown", "shown"} if feedback == "bandit" else {"shown", "reach", "outside"}
+    added = of_slates | ({"squared_rewards", "squared_misses", "head_start"} if feedback == "bandit" else set())
     assert {*arrays} - {*older.arrays} == added
     assert all((arrays[name] == older.arrays[name]).all() for name in older.arrays if name != "outside")
     for _ in range(50):
@@ -353,6 +364,25 @@ def test_the_adaptive_policy_reads_version_4(feedback: Any) -> None:
     for name, value in (("reward_sum", None), ("largest", np.zeros(3)), ("reward_sum", np.array(np.nan))):
         with pytest.raises(InvalidArgument, match=rf"state\.arrays\['{name}'\]"):
             load_policy(replace(older, arrays={**older.arrays, name: value}))
+
+
+@pytest.mark.parametrize("name", ["adaptive-bandit", "adaptive-full", "alpha-fair"])
+def test_a_snapshot_from_before_slates_plays_on(name: str) -> None:
+    """Each file has a snapshot of version 5, and the probabilities and accounts after 10 more rounds."""
+    with np.load(OLD / "before_slates" / f"{name}.npz") as stored:
+        state = State.from_bytes(stored["state"].tobytes())
+        expected, accounts, bound = stored["probabilities"], stored["accounts"], float(stored["bound"])
+    assert state.version == 5
+    policy: Any = load_policy(state)
+    rng = np.random.default_rng(5)
+    for t in range(10):
+        decision, rewards = policy.choose(t % 2), rng.random(3)
+        policy.update(decision, rewards if policy.feedback == "full" else float(rewards[decision.arm]))
+    assert (policy.probabilities(0) == expected).all()
+    assert (policy.accounts == accounts).all()
+    found = policy.surrogate_regret_bound or policy.expected_surrogate_regret_bound
+    assert found == pytest.approx(bound, rel=1e-14)
+    assert policy.most_shown == 1
 
 
 @pytest.mark.parametrize("feedback", ["bandit", "full"])

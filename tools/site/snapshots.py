@@ -30,6 +30,9 @@ MEANINGS = {
     "first_welfare": "W of the accounts that `bound` began with",
     "reopened": "1 where arms have changed since the context last learned, else 0",
     "drift": "what late and masked decisions add to the bound on the regret",
+    "shown": "the number of arms per decision that the bound is about; 0 before the first",
+    "reach": "the factor of sqrt(S_j) in the bound: 1, or less with slates",
+    "most_shown": "the largest number of arms of a decision so far",
     # the scale-free learner: alphafair.math.log_barrier
     "p": "the learner's distribution, before exploration is mixed in",
     "losses": "L, the sum of losses, each divided by its propensity",

@@ -31,6 +31,7 @@ are summed here, with U = sqrt(c^2 + n V_j), sqrt(n) times the U of that page, a
     `learner_roots` = sum W (change of U) ;   `mixing_roots` = sum W (change of Y) ;   `peaks` = sum W c
     `explored` = sum W (gamma c + (rise of c)/min p) ;   `head_start` = sum W (rise of c)
     `outside` counts events outside the theorem
+    `shown` is the number of arms per decision in the theorem (0 before the first), `most_shown` its largest so far
 
     R `account`, w `slope` · W `peak` · m `predicted` · a `scores` · m' `raised` · B `guaranteed` · Bt `played`
     E `lead` · D `spread` · h `share` · q `safe_share` · gamma `exploration` · eta `rate` · L_j `losses`
@@ -107,6 +108,7 @@ N = positions(
     predictor.SCALARS,
     "squared_rewards",
     "squared_misses",
+    "most_shown",
     "lead",
     "spread",
     "learner_roots",
@@ -117,6 +119,7 @@ N = positions(
     "mixing_root",
     "mixing_peak",
     "outside",
+    "shown",
 )
 N1 = positions(N, "unit", "first_unit")  # for alpha >= 1
 A = positions(predictor.ARMS, "pending", "earned")
@@ -149,48 +152,64 @@ def reward_size(numbers):
 @kernel
 def prepare(memory, context):
     """Compute everything before the draw, in scratch."""
+    numbers = memory.scalars
+    best = score(memory, context, numbers[N.rounds])
+    if numbers[N.largest] >= LEAST_REWARD:
+        concentrate(memory, best)
+        guarantee(memory, context)
+    else:
+        start_equal(memory, context)
+    explore_and_lift(memory)
+
+
+@kernel
+def score(memory, context, rounds):
+    """Write m, v = w m, W and gamma; return the largest v."""
     predict(memory, context, reward_size(memory.scalars))
-    numbers, parts, scratch, slope = memory.scalars, memory.parts, memory.scratch, memory.arms[A.slope]
-    predicted, scores, guaranteed, raised = (
-        scratch[T.predicted],
-        scratch[T.scores],
-        scratch[T.guaranteed],
-        scratch[T.raised],
-    )
+    parts, slope, scores = memory.parts, memory.arms[A.slope], memory.scratch[T.scores]
+    predicted = memory.scratch[T.predicted]
     n = scores.shape[0]
     peak = best = 0.0
     for i in range(n):
         scores[i] = slope[i] * predicted[i]
         peak = max(peak, slope[i])
         best = max(best, scores[i])
-    parts[P.peak], parts[P.exploration] = peak, exploration(numbers[N.rounds], n)
-    if numbers[N.largest] >= LEAST_REWARD:
-        concentrate(memory, best)
-        guarantee(memory, context)
-    else:  # no reward yet
-        for i in range(n):
-            scores[i] = guaranteed[i] = 1.0 / n
-            raised[i] = 0.0
-        if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
-            lift_groups(memory.groups, scores)
-        parts[P.share], parts[P.safe_share], parts[P.rate] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0
-        parts[P.new_level] = memory.context_scalars[context, K.level]
-    explore_and_lift(memory)
+    parts[P.peak], parts[P.exploration] = peak, exploration(rounds, n)
+    return best
+
+
+@kernel
+def start_equal(memory, context):
+    """Write what is played before the first reward."""
+    parts, scratch = memory.parts, memory.scratch
+    scores, guaranteed, raised = scratch[T.scores], scratch[T.guaranteed], scratch[T.raised]
+    n = scores.shape[0]
+    for i in range(n):
+        scores[i] = guaranteed[i] = 1.0 / n
+        raised[i] = 0.0
+    if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
+        lift_groups(memory.groups, scores)
+    parts[P.share], parts[P.safe_share], parts[P.rate] = 0.5, KAPPA + (1.0 - KAPPA) * 0.5, 0.0
+    parts[P.new_level] = memory.context_scalars[context, K.level]
+
+
+@kernel
+def deviation(numbers):
+    """Return sigma, how far predictions are off."""
+    of_prior = PRIOR_MISSES * numbers[N.squared_rewards] / numbers[N.seen]
+    return math.sqrt((numbers[N.squared_misses] + of_prior) / (numbers[N.seen] + PRIOR_MISSES))
 
 
 @kernel
 def concentrate(memory, best):
     """Replace v = w m in `scores`, with maximum `best`, by a."""
-    numbers, scores = memory.scalars, memory.scratch[T.scores]
-    slope, pending = memory.arms[A.slope], memory.arms[A.pending]
+    scores, slope, pending = memory.scratch[T.scores], memory.arms[A.slope], memory.arms[A.pending]
     n, best_slope, all_pending = scores.shape[0], 0.0, 0.0
     for i in range(n):
         all_pending += pending[i]
         if scores[i] >= TIE * best:
             best_slope = max(best_slope, slope[i])
-    of_prior = PRIOR_MISSES * numbers[N.squared_rewards] / numbers[N.seen]
-    sigma = math.sqrt((numbers[N.squared_misses] + of_prior) / (numbers[N.seen] + PRIOR_MISSES))
-    scale = (TAIL if all_pending == 0.0 else LATE_TAIL) * n / (best_slope * sigma)
+    scale = (TAIL if all_pending == 0.0 else LATE_TAIL) * n / (best_slope * deviation(memory.scalars))
     if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
         tails_in_groups(memory.groups, scores, best, scale, memory.scratch[T.distances])
         return
@@ -210,36 +229,52 @@ def concentrate(memory, best):
 @kernel
 def guarantee(memory, context):
     """Compute h and q of the mixture, and B with its rate and hints."""
+    guaranteed, distances = memory.scratch[T.guaranteed], memory.scratch[T.distances]
+    set_distances(memory, context, memory.scalars[N.most_shown], memory.groups.numbers[F.unpromised], 1.0)
+    mu = level(distances, memory.context_scalars[context, K.level], 1e-5, guaranteed)
+    for i in range(guaranteed.shape[0]):
+        guaranteed[i] = 1.0 / (mu + distances[i])
+    total, _, _ = power_sums(guaranteed)
+    for i in range(guaranteed.shape[0]):
+        guaranteed[i] /= total
+    memory.parts[P.new_level] = mu
+
+
+@kernel
+def set_distances(memory, context, most, keep, top):
+    """Compute h and q, the rate and the hints m' of B, and write eta (L_j - s m'), less the smallest, to `distances`.
+
+    `most` arms are shown at most, this time with `keep` and `top` of `alphafair.math.capped`.
+    """
     numbers, parts, scratch, own = memory.scalars, memory.parts, memory.scratch, memory.context_scalars[context]
-    predicted, scores, guaranteed = scratch[T.predicted], scratch[T.scores], scratch[T.guaranteed]
-    raised, distances = scratch[T.raised], scratch[T.distances]
+    predicted, scores, raised, distances = (
+        scratch[T.predicted],
+        scratch[T.scores],
+        scratch[T.raised],
+        scratch[T.distances],
+    )
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
     n, peak, gamma, largest = scores.shape[0], parts[P.peak], parts[P.exploration], numbers[N.largest]
-    parts[P.before_y] = math.sqrt(MIXING_START * largest * largest + 2.0 * numbers[N.spread])
+    size = most * largest
+    parts[P.before_y] = math.sqrt(MIXING_START * size * size + 2.0 * numbers[N.spread])
     parts[P.before_u] = math.sqrt(largest * largest + n * own[K.variation])
-    behind = 2.0 / parts[P.before_y] * (numbers[N.lead] + HEAD_START * largest)
+    behind = 2.0 / parts[P.before_y] * (numbers[N.lead] + HEAD_START * size)
     share = 2.0 / (abs(behind) + 2.0 + math.sqrt(behind * behind + 4.0))
     share = share if behind >= 0.0 else 1.0 - share
     safe = KAPPA + (1.0 - KAPPA) * share
     rate = n / parts[P.before_u]
-    smallest = np.inf
+    risky, smallest = (1.0 - safe) / top, np.inf
     for i in range(n):
         s = (1.0 - gamma) * slope[i] / peak
         raised[i] = predicted[i]
         if not WELFARE or s > 0.0:  # a relative slope may be 0, and then no loss leaves the range
-            reach = memory.groups.numbers[F.unpromised] * ((1.0 - safe) * scores[i] + safe * (1.0 - gamma))
+            reach = keep * (risky * scores[i] + safe * (1.0 - gamma))
             raised[i] = max(predicted[i], largest - reach / (2.0 * rate * s))
         distances[i] = losses[i] - s * raised[i]
         smallest = min(smallest, distances[i])
     for i in range(n):
         distances[i] = rate * (distances[i] - smallest)
-    mu = level(distances, own[K.level], 1e-5, guaranteed)
-    for i in range(n):
-        guaranteed[i] = 1.0 / (mu + distances[i])
-    total, _, _ = power_sums(guaranteed)
-    for i in range(n):
-        guaranteed[i] /= total
-    parts[P.share], parts[P.safe_share], parts[P.rate], parts[P.new_level] = share, safe, rate, mu
+    parts[P.share], parts[P.safe_share], parts[P.rate] = share, safe, rate
 
 
 @kernel
@@ -289,14 +324,23 @@ def add_up(memory, arm, propensity, reward):
         most *= 1.0 + 1e-9  # units and powers round
     if propensity != probability(memory, arm) or (numbers[N.mixing_peak] > 0.0 and peak > most):
         numbers[N.outside] += 1.0
+    count_shown(numbers, 1)
     numbers[N.peaks] += peak * largest
     numbers[N.explored] += peak * gamma * largest
-    numbers[N.head_start] += peak * max(0.0, reward - largest)
+    numbers[N.head_start] += peak * numbers[N.most_shown] * max(0.0, reward - largest)
     if reward > largest and memory.groups.numbers[F.group_floored] == 0.0:  # else an arm may have probability 0
         least = 1.0
         for i in range(memory.scratch.shape[1]):
             least = min(least, probability(memory, i))
         numbers[N.explored] += peak * (reward - largest) / least
+
+
+@kernel
+def count_shown(numbers, k):
+    """Note how many arms a decision showed: decisions of a different number are outside the theorem."""
+    if numbers[N.shown] != k:
+        numbers[N.outside] += 1.0 if numbers[N.shown] > 0.0 else 0.0
+        numbers[N.shown] = k
 
 
 @kernel
@@ -320,10 +364,19 @@ def update_learners(memory, context, arm, propensity, reward):
     surprise = (1.0 - gamma) * slope[arm] / peak * (raised[arm] - reward) / chance
     losses[arm] += surprise
     own[K.variation] += (guaranteed[arm] * surprise) * (guaranteed[arm] * surprise)
-    peak, square = peak_for_bound(memory), numbers[N.largest] * numbers[N.largest]
+    add_roots(memory, context)
+
+
+@kernel
+def add_roots(memory, context):
+    """Add the changes of U and Y to the sums of the bound."""
+    numbers, parts, own = memory.scalars, memory.parts, memory.context_scalars[context]
+    peak, n, largest = peak_for_bound(memory), memory.scratch.shape[1], numbers[N.largest]
+    size = numbers[N.most_shown] * largest
     u_peak = own[K.learner_peak] if own[K.learner_peak] > 0.0 else peak
     y_peak = numbers[N.mixing_peak] if numbers[N.mixing_peak] > 0.0 else peak
-    u, y = math.sqrt(square + n * own[K.variation]), math.sqrt(MIXING_START * square + 2.0 * numbers[N.spread])
+    u = math.sqrt(largest * largest + n * own[K.variation])
+    y = math.sqrt(MIXING_START * (size * size) + 2.0 * numbers[N.spread])
     before_u, before_y = parts[P.before_u], parts[P.before_y]
     numbers[N.learner_roots] += u_peak * (before_u - own[K.learner_root]) + peak * (u - before_u)
     numbers[N.mixing_roots] += y_peak * (before_y - numbers[N.mixing_root]) + peak * (y - before_y)
@@ -479,6 +532,7 @@ def start(memory: Any) -> None:
     """Open accounts of 1, and set the prior of the predictor."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
     start_predictor(memory)
+    memory.scalars[N.most_shown] = 1.0
     if memory.settings[S.alpha] >= 1.0:
         memory.scalars[[N1.unit, N1.first_unit]] = 1.0
 
@@ -538,7 +592,8 @@ def new_period(memory: Any) -> None:
     memory.context_scalars[:, K.level] = memory.contexts.shape[2]
     memory.scalars[N.lead : N.size] = 0.0
     reopen(memory, np.arange(memory.arms.shape[1]))
-    memory.scalars[N.head_start] = memory.arms[A.slope].max() * memory.scalars[N.largest]
+    size = memory.scalars[N.most_shown] * memory.scalars[N.largest]
+    memory.scalars[N.head_start] = memory.arms[A.slope].max() * size
 
 
 def check_memory(memory: Any) -> str | None:
@@ -560,6 +615,8 @@ def check_memory(memory: Any) -> str | None:
     counts = memory.scalars[[N.rounds, N.squared_misses, N.spread]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
         wrong = "finite, with counts of at least 0"
+    if memory.scalars[N.most_shown] < 1.0:
+        wrong = "with a largest slate of at least 1 arm"
     largest, squares = memory.scalars[[N.largest, N.squared_rewards]].tolist()
     if largest * largest > squares * (1.0 + predictor.ROUNDING):
         wrong = wrong or predictor.PART
@@ -598,16 +655,17 @@ def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float 
     `first_round` is the number of rounds before the current period.
 
     None outside the theorem: fewer than two rounds or arms, rewards that came late or for masked decisions, a change of
-    arms or of alpha, or floors for groups.
+    arms, of alpha or of the number of shown arms, or floors for groups.
     """
     numbers, n = memory.scalars, memory.arms.shape[1]
     n_rounds = numbers[N.rounds] - first_round
     if numbers[N.outside] > 0.0 or memory.groups.numbers[F.group_floored] > 0.0 or min(n_rounds, n) < 2:
         return None
-    log, left = math.log(n_rounds), float(memory.groups.numbers[F.unpromised])  # 1, or 1 - n nu
-    learners = (log + 1.0 + math.sqrt((n + 1) / n)) * numbers[N.learner_roots]
+    k = min(max(1, int(numbers[N.shown])), n)
+    log, keep = math.log(n_rounds), float(k - 1 + memory.groups.numbers[F.unpromised])  # k - n nu
+    learners = (log + 1.0 + math.sqrt((n + k) / n)) * numbers[N.learner_roots]
     mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots] + HEAD_START * numbers[N.head_start]
-    bound = float(left * (learners + numbers[N.explored] + 2.0 * numbers[N.peaks] / n_rounds) + mixing)
+    bound = float(keep * (learners + numbers[N.explored] + 2.0 * numbers[N.peaks] / n_rounds) + mixing)
     if memory.settings[S.alpha] < 1.0:
         return bound
     with np.errstate(over="ignore"):

@@ -30,6 +30,7 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.math import predictor
 from alphafair.math.adahedge import add_gap, share
+from alphafair.math.capped import favourites, frame, inclusion
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
@@ -42,13 +43,16 @@ from alphafair.math.floors import (
 )
 from alphafair.math.gradient_ascent import (
     added_bound,
+    ascend_capped,
     ascend_on_floors,
     close_epoch,
+    count_shown,
     in_slopes,
     reopen_on_welfare,
     restart,
     restart_certificate,
     start_on_welfare,
+    within_cap,
 )
 from alphafair.math.predictor import (
     LEAST_REWARD,
@@ -64,6 +68,7 @@ from alphafair.math.predictor import (
     solve,
     start_predictor,
 )
+from alphafair.math.slates import draw_slate as draw_from
 from alphafair.math.utility import admit_accounts, check_slopes, open_accounts, reopen_accounts, set_entry_accounts
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
@@ -75,13 +80,13 @@ WELFARE = True  # False in machine code for policies with alpha < 1
 ROUNDING = 1e-12
 
 S = predictor.SETTINGS
-N = positions(predictor.SCALARS, "share", "spread", "drift")
-N1 = positions(predictor.SCALARS, "ahead", "gaps", "drift", "bound", "unit", "first_welfare")  # for alpha >= 1
+N = positions(predictor.SCALARS, "share", "spread", "drift", "outside")
+N1 = positions(predictor.SCALARS, "ahead", "gaps", "drift", "outside", "bound", "unit", "first_welfare")  # alpha >= 1
 A = positions(predictor.ARMS, "earned")
-K = positions(predictor.CONTEXT_SCALARS, "squared_norms", "closed_roots", "closed_norms")
-K1 = positions(predictor.CONTEXT_SCALARS, "squared_norms", "reopened")  # for alpha >= 1
+K = positions(predictor.CONTEXT_SCALARS, "squared_norms", "shown", "reach", "closed_roots", "closed_norms")
+K1 = positions(predictor.CONTEXT_SCALARS, "squared_norms", "shown", "reach", "reopened")  # for alpha >= 1
 C = positions(predictor.CONTEXTS, "x")
-T = positions(predictor.SCRATCH, "step")
+T = positions(predictor.SCRATCH, "step", "held")
 
 
 @kernel
@@ -135,13 +140,9 @@ def learn(memory, context, probabilities, rewards):
     """Update the mixture, Algorithm 1 and the predictor, then the accounts."""
     n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
     scores, slope = memory.scratch[T.scores], memory.arms[A.slope]
-    rows = memory.contexts[context]
-    x = rows[C.x]
+    x = memory.contexts[context, C.x]
     on_welfare = WELFARE and memory.settings[S.alpha] >= 1.0
-    scale, u = 1.0, 1.0
-    if WELFARE and on_welfare:
-        unit, first = numbers[N1.unit], numbers[N1.first_welfare]
-        scale, u = price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
+    scale, u = prices(memory)
     h, ahead, both, drift = share_of_ascent(memory), 0.0, 0.0, 0.0
     part, (floor, keep) = at_stake(memory.groups) * scale, held_back(memory.groups)
     for i in range(n):
@@ -151,10 +152,34 @@ def learn(memory, context, probabilities, rewards):
         held = floor + keep * ((1.0 - h) * scores[i] + h * x[i])
         drift += (held - probabilities[i]) * (slope[i] * rewards[i])
     numbers[N.drift] += u * scale * drift
+    update_share(memory, u, h, ahead, both)
+    count_shown(numbers, N.outside, own, K.shown, 1)
+    before, step = own[K.squared_norms], memory.scratch[T.step]
+    after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
+    if WELFARE and on_welfare and after > before:
+        numbers[N1.bound] += added_bound(u, before, after, own[K1.reopened])
+        own[K1.reopened] = 0.0
+    own[K.squared_norms] = after
+    predict_and_earn(memory, context, probabilities, rewards)
+
+
+@kernel
+def prices(memory):
+    """Return the factors `scale` and u of `alphafair.math.floors.price_units`, both 1 below alpha = 1."""
+    if WELFARE and memory.settings[S.alpha] >= 1.0:
+        unit, first = memory.scalars[N1.unit], memory.scalars[N1.first_welfare]
+        return price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
+    return 1.0, 1.0
+
+
+@kernel
+def update_share(memory, u, h, ahead, both):
+    """Move h by d = `ahead`, from gains that add up to `both`."""
+    numbers = memory.scalars
     # the first step has full length for any d, so it must not come from rounding or underflow
     if not abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
         numbers[N.drift] += u * abs(ahead)
-    elif WELFARE and on_welfare:
+    elif WELFARE and memory.settings[S.alpha] >= 1.0:
         gaps = add_gap(numbers[N1.ahead], numbers[N1.gaps], ahead)
         numbers[N1.bound] += u * 2.0 * (gaps - numbers[N1.gaps])
         numbers[N1.gaps] = gaps
@@ -162,12 +187,13 @@ def learn(memory, context, probabilities, rewards):
     else:
         numbers[N.spread] += ahead * ahead
         numbers[N.share] = min(1.0, max(0.0, h + ahead / math.sqrt(2.0 * numbers[N.spread])))
-    before, step = own[K.squared_norms], memory.scratch[T.step]
-    after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
-    if WELFARE and on_welfare and after > before:
-        numbers[N1.bound] += added_bound(u, before, after, own[K1.reopened])
-        own[K1.reopened] = 0.0
-    own[K.squared_norms] = after
+
+
+@kernel
+def predict_and_earn(memory, context, probabilities, rewards):
+    """Update the predictor, then the accounts."""
+    n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
+    rows = memory.contexts[context]
     regress_all(memory, rewards)
     numbers[N.rounds] += 1.0
     for i in range(n):
@@ -184,12 +210,63 @@ def learn(memory, context, probabilities, rewards):
         for i in range(n):
             remember(memory.arms, rows, age, i, rewards[i] - mean)
     own[K.visits] += 1.0
-    if WELFARE and on_welfare:
+    if WELFARE and memory.settings[S.alpha] >= 1.0:
         numbers[N1.unit] = earn_together(
             memory.groups, memory.arms, A.earned, memory.settings, numbers[N1.unit], probabilities, rewards
         )
     else:
         earn_together(memory.groups, memory.arms, A.earned, memory.settings, 1.0, probabilities, rewards)
+
+
+@kernel
+def prepare_slate(memory, context, k):
+    """Write a with the cap to `scores`, and x within the cap to `held`."""
+    predict(memory, context, memory.scalars[N.largest])
+    predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
+    _, top, _ = frame(scores.shape[0], k, memory.groups.numbers[F.arm_floor])
+    for i in range(scores.shape[0]):
+        scores[i] = slope[i] * predicted[i]
+    favourites(scores, top, memory.scratch[T.step])
+    within_cap(memory.contexts[context, C.x], top, memory.scratch[T.held])
+
+
+@kernel
+def draw_slate(memory, context, k, uniform, out, slate):
+    """Write p = nu + keep ((1 - h) a + h x) to `out`, draw k arms to `slate`, and return how many there are."""
+    prepare_slate(memory, context, k)
+    scores, x, h = memory.scratch[T.scores], memory.scratch[T.held], share_of_ascent(memory)
+    n, floor = out.shape[0], memory.groups.numbers[F.arm_floor]
+    keep, _, _ = frame(n, k, floor)
+    for i in range(n):
+        out[i] = inclusion(n, k, floor, keep, (1.0 - h) * scores[i] + h * x[i])
+    return draw_from(out, k, uniform, slate)
+
+
+@kernel
+def learn_slate(memory, context, k, probabilities, rewards):
+    """The same as `learn` for a slate of k arms."""
+    n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
+    scores, slope, x = memory.scratch[T.scores], memory.arms[A.slope], memory.scratch[T.held]
+    floor, (scale, u), h = memory.groups.numbers[F.arm_floor], prices(memory), share_of_ascent(memory)
+    keep, top, reach = frame(n, k, floor)
+    ahead, both, drift = 0.0, 0.0, 0.0
+    for i in range(n):
+        gain = slope[i] * (keep * scale * rewards[i])
+        ahead += (x[i] - scores[i]) * gain
+        both += (x[i] + scores[i]) * gain
+        held = inclusion(n, k, floor, keep, (1.0 - h) * scores[i] + h * x[i])
+        drift += (held - probabilities[i]) * (slope[i] * rewards[i])
+    numbers[N.drift] += u * scale * drift
+    update_share(memory, u, h, ahead, both)
+    count_shown(numbers, N.outside, own, K.shown, k)
+    before, step = own[K.squared_norms], memory.scratch[T.step]
+    stored = memory.contexts[context, C.x]
+    after = ascend_capped(slope, keep * scale, x, before, rewards, top, reach, step, stored)
+    if WELFARE and memory.settings[S.alpha] >= 1.0 and after > before:
+        numbers[N1.bound] += added_bound(u * reach, before, after, own[K1.reopened])
+        own[K1.reopened] = 0.0
+    own[K.squared_norms], own[K.reach] = after, reach
+    predict_and_earn(memory, context, probabilities, rewards)
 
 
 def start(memory: Any) -> None:
@@ -208,6 +285,7 @@ def start_on_welfare_with_predictor(memory: Any) -> None:
 def start_contexts(memory: Any) -> None:
     """Start uniform."""
     memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
+    memory.context_scalars[:, K.reach] = 1.0
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
@@ -246,6 +324,9 @@ ALGORITHM = Algorithm(
     prepare=prepare,
     show=show_features,
     mask=mask_and_keep_floors,
+    draw_slate=draw_slate,
+    prepare_slate=prepare_slate,
+    learn_slate=learn_slate,
     accounts="account",
     simplex_rows="x",
     reopen=reopen_accounts,
@@ -265,10 +346,15 @@ ON_WELFARE = replace(
 )
 
 
-def surrogate_regret_bound(memory: Any) -> float:
-    """Return an upper bound of the regret in sum_t <g, x> against policies fixed per epoch."""
+def surrogate_regret_bound(memory: Any) -> float | None:
+    """Return an upper bound of the regret in sum_t <g, x> against policies fixed per epoch.
+
+    None if a context has shown different numbers of arms.
+    """
     own, numbers, alpha = memory.context_scalars, memory.scalars, memory.settings[S.alpha]
+    if numbers[N.outside] > 0.0:
+        return None
     if alpha >= 1.0:
         return in_slopes(numbers, N1, alpha)
-    roots = 2.0 * np.sqrt(own[:, K.squared_norms]).sum() + own[:, K.closed_roots].sum()
+    roots = 2.0 * (own[:, K.reach] * np.sqrt(own[:, K.squared_norms])).sum() + own[:, K.closed_roots].sum()
     return float(roots + np.sqrt(2.0 * numbers[N.spread]) + numbers[N.drift])

@@ -27,18 +27,24 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
+from alphafair.math.capped import frame, inclusion
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import F, earn_together, keep_floors, mask_and_keep_floors, price_units
 from alphafair.math.gradient_ascent import (
     added_bound,
+    ascend_capped,
     ascend_on_floors,
     close_epoch,
+    count_shown,
     in_slopes,
+    of_single_arms,
     reopen_on_welfare,
     restart,
     restart_certificate,
     start_on_welfare,
+    within_cap,
 )
+from alphafair.math.slates import draw_slate as draw_from
 from alphafair.math.utility import (
     ACCOUNT,
     SETTINGS,
@@ -60,11 +66,11 @@ GROUPS = True  # False in machine code for policies without groups and floors
 WELFARE = True  # False in machine code for policies with alpha < 1
 
 S = SETTINGS
-N = positions("drift")
+N = positions("drift", "outside")
 N1 = positions(N, "bound", "unit", "first_welfare")  # for alpha >= 1
 A = positions(ACCOUNT, "earned")
-K = positions("squared_norms", "closed_roots", "closed_norms")  # of a context
-K1 = positions("squared_norms", "reopened")  # for alpha >= 1
+K = positions("squared_norms", "shown", "reach", "closed_roots", "closed_norms")  # of a context
+K1 = positions("squared_norms", "shown", "reach", "reopened")  # for alpha >= 1
 C = positions("x")  # of a context, by arm
 T = positions("step", "held")  # scratch
 
@@ -112,6 +118,7 @@ def earn_round(memory, probabilities, rewards):
 @kernel
 def learn_in_order(memory, context, probabilities, rewards):
     """Take the ascent step, then add x r to the accounts."""
+    count_shown(memory.scalars, N.outside, memory.context_scalars[context], K.shown, 1)
     take_step(memory, context, rewards)
     earn_round(memory, probabilities, rewards)
 
@@ -129,6 +136,51 @@ def learn(memory, context, probabilities, rewards):
     learn_in_order(memory, context, probabilities, rewards)
 
 
+@kernel
+def draw_slate(memory, context, k, uniform, out, slate):
+    """Write the probabilities of inclusion to `out`, draw k arms to `slate`, and return how many there are."""
+    n, floor = out.shape[0], memory.groups.numbers[F.arm_floor]
+    keep, top, _ = frame(n, k, floor)
+    within_cap(memory.contexts[context, C.x], top, out)
+    for i in range(n):
+        out[i] = inclusion(n, k, floor, keep, out[i])
+    return draw_from(out, k, uniform, slate)
+
+
+@kernel
+def learn_slate(memory, context, k, probabilities, rewards):
+    """Learn from a slate of k arms: drift, ascent step from x within the cap, accounts."""
+    n, floor, slope, numbers = (
+        rewards.shape[0],
+        memory.groups.numbers[F.arm_floor],
+        memory.arms[A.slope],
+        memory.scalars,
+    )
+    own, x, held, alpha = (
+        memory.context_scalars[context],
+        memory.contexts[context, C.x],
+        memory.scratch[T.held],
+        memory.settings[S.alpha],
+    )
+    keep, top, reach = frame(n, k, floor)
+    scale, u, size = 1.0, 1.0, 1.0
+    if WELFARE and alpha >= 1.0:
+        scale, u = price_units(memory.groups, memory.arms, numbers[N1.unit], numbers[N1.first_welfare], alpha)
+        size = math.pow(numbers[N1.first_welfare] / numbers[N1.unit], alpha)
+    within_cap(x, top, held)
+    for i in range(n):
+        used = probabilities[i]
+        numbers[N.drift] += size * slope[i] * rewards[i] * (inclusion(n, k, floor, keep, held[i]) - used)
+    count_shown(numbers, N.outside, own, K.shown, k)
+    before = own[K.squared_norms]
+    after = ascend_capped(slope, keep * scale, held, before, rewards, top, reach, memory.scratch[T.step], x)
+    if WELFARE and alpha >= 1.0 and after > before:
+        numbers[N1.bound] += added_bound(u * reach, before, after, own[K1.reopened])
+        own[K1.reopened] = 0.0
+    own[K.squared_norms], own[K.reach] = after, reach
+    earn_round(memory, probabilities, rewards)
+
+
 def start(memory: Any) -> None:
     """Open accounts of 1."""
     open_accounts(memory.arms, 1.0, memory.settings[S.alpha])
@@ -137,6 +189,7 @@ def start(memory: Any) -> None:
 def start_contexts(memory: Any) -> None:
     """Start uniform."""
     memory.contexts[:, C.x] = 1.0 / memory.contexts.shape[2]
+    memory.context_scalars[:, K.reach] = 1.0
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
@@ -219,11 +272,11 @@ class AlphaFair(BasePolicy):
     Chaudhary and Sinha, alpha-Fair Contextual Bandits, arXiv 2310.14164, Algorithm 1.
     """
 
-    _version: ClassVar[int] = 5
+    _version: ClassVar[int] = 6
     name: ClassVar[str] = "alpha-fair"
     feedback = Feedback.FULL
     alpha: float
-    traits = Traits(style=("#0072B2", "o"), variants=variants)
+    traits = Traits(slates=True, style=("#0072B2", "o"), variants=variants)
     algorithm = Algorithm(
         Layout(S, N, A, K, C, T, only_with_groups="earned"),
         draw,
@@ -233,6 +286,8 @@ class AlphaFair(BasePolicy):
         admit,
         learn_in_order=learn_in_order,
         mask=mask_and_keep_floors,
+        draw_slate=draw_slate,
+        learn_slate=learn_slate,
         accounts="account",
         simplex_rows="x",
         reopen=reopen_accounts,
@@ -277,12 +332,14 @@ class AlphaFair(BasePolicy):
 
     @classmethod
     def _of_this_version(cls, state: State) -> State:
-        """Leave out what version 4 kept for other readings of the slope."""
-        if state.policy != cls.name or state.version != 4:
+        """Leave out what version 4 kept for other readings of the slope, and add what slates need since version 6."""
+        if state.policy != cls.name or state.version not in (4, 5):
             return state
-        settings = cls._settings_of_this_version(state.settings)
-        arrays = {name: array for name, array in state.arrays.items() if name != "waiting"}
-        return replace(state, version=5, settings=settings, arrays=arrays)
+        settings, arrays = state.settings, dict(state.arrays)
+        if state.version == 4:
+            settings = cls._settings_of_this_version(settings)
+            arrays.pop("waiting", None)
+        return replace(state, version=6, settings=settings, arrays={**arrays, **of_single_arms(state)})
 
     @property
     def distributions(self) -> Matrix:
@@ -297,6 +354,11 @@ class AlphaFair(BasePolicy):
             return self._memory.context_scalars[:, K.squared_norms].copy()
 
     @property
+    def most_shown(self) -> int:  # type: ignore[override]
+        """The largest number of arms that a context shows."""
+        return max(1, int(self._memory.context_scalars[:, K.shown].max()))
+
+    @property
     def drift(self) -> float:
         """The term of the certificate for late and masked decisions; 0 without any."""
         return float(self._memory.scalars[N.drift])
@@ -306,10 +368,14 @@ class AlphaFair(BasePolicy):
         """An upper bound of the regret in sum_t <g, x> against any policy that is fixed within each epoch.
 
         Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; plus the drift.
-        From alpha = 1 on the sum of these in every step, times $S W^{-\\alpha}$ of that step.
+        From alpha = 1 on the sum of these in every step, times $S W^{-\\alpha}$ of that step. With slates every root is
+        scaled by the size of their set. None if a context has shown different numbers of arms.
         """
         with self._lock:
+            if self._memory.scalars[N.outside] > 0.0:
+                return None
             if self.alpha >= 1.0:
                 return in_slopes(self._memory.scalars, N1, played_alpha(self.alpha))
-            norms, closed = self.squared_gradient_norms, self._memory.context_scalars[:, K.closed_roots].sum()
-            return float(2.0 * np.sqrt(norms).sum() + closed + self._memory.scalars[N.drift])
+            own = self._memory.context_scalars
+            roots, closed = own[:, K.reach] * np.sqrt(own[:, K.squared_norms]), own[:, K.closed_roots].sum()
+            return float(2.0 * roots.sum() + closed + self._memory.scalars[N.drift])

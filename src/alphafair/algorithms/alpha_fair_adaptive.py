@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from alphafair import validate
-from alphafair.algorithms import adaptive_bandit, adaptive_full
+from alphafair.algorithms import adaptive_bandit, adaptive_full, adaptive_slates
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
+from alphafair.math.gradient_ascent import of_single_arms
 from alphafair.math.utility import account_settings, played_alpha
 from alphafair.policy.archive import array_of
 from alphafair.policy.base import BasePolicy
@@ -92,11 +93,11 @@ class AlphaFairAdaptive(BasePolicy):
     """
 
     name: ClassVar[str] = "alpha-fair-adaptive"
-    _version: ClassVar[int] = 5
+    _version: ClassVar[int] = 6
     alpha: float
-    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), style=("#882255", "h"), variants=variants)
-    algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_bandit.ALGORITHM}
-    welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_bandit.ON_WELFARE}
+    traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), slates=True, style=("#882255", "h"), variants=variants)
+    algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_slates.ALGORITHM}
+    welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_slates.ON_WELFARE}
 
     def __init__(
         self,
@@ -135,22 +136,25 @@ class AlphaFairAdaptive(BasePolicy):
 
     @classmethod
     def _of_this_version(cls, state: State) -> State:
-        """Add what version 4 did not keep: the sums of squares that its formulas implied.
+        """Add what older versions did not keep: what slates need, and before version 5 sums of squares.
 
-        It took om c for the mean square of rewards and of misses. The bound of Theorem 1 does not cover a change of the
-        algorithm, so there is none until the next period.
+        Version 4 took om c for the mean square of rewards and of misses. The bound of Theorem 1 does not cover a change
+        of the algorithm, so there is none until the next period.
         """
-        if state.policy != cls.name or state.version != 4:
+        if state.policy != cls.name or state.version not in (4, 5):
             return state
-        added: dict[str, Any] = {}
+        added: dict[str, Any] = of_single_arms(state)
         if state.settings.get("feedback") == Feedback.BANDIT.value:
+            rounds = array_of(state, "rounds", np.float64, ())
+            added = {"most_shown": 1.0, "shown": np.minimum(rounds, 1.0)}
+        if state.settings.get("feedback") == Feedback.BANDIT.value and state.version == 4:
             total, largest, outside = (
                 array_of(state, name, np.float64, ()) for name in ("reward_sum", "largest", "outside")
             )
-            added = {"squared_rewards": total * largest, "squared_misses": total * largest}
+            added |= {"squared_rewards": total * largest, "squared_misses": total * largest}
             added |= {"head_start": 0.0, "outside": outside + 1.0}
         arrays = {**state.arrays, **{name: np.asarray(value) for name, value in added.items()}}
-        return replace(state, version=5, arrays=arrays)
+        return replace(state, version=6, arrays=arrays)
 
     @property
     def regressor(self) -> Any:
@@ -163,6 +167,13 @@ class AlphaFairAdaptive(BasePolicy):
         if self.n_features == 0:
             return ()
         return (self.n_features,) if self.features_of == "context" else (self.n_arms, self.n_features)
+
+    @property
+    def most_shown(self) -> int:  # type: ignore[override]
+        """The largest number of arms of a decision that it has learned from; of this period with full information."""
+        if self.feedback is Feedback.BANDIT:
+            return int(self._memory.scalars[adaptive_bandit.N.most_shown])
+        return max(1, int(self._memory.context_scalars[:, adaptive_full.K.shown].max()))
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]

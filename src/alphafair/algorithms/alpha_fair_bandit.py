@@ -5,6 +5,9 @@ Round t, context c, arm I drawn, reward r:   feed learner c the loss -phi'(R_I) 
 From alpha = 1 on the loss is -(W/R_I)^alpha r, with W the welfare of all accounts: N times the gradient of W. The rate
 of the learner adapts to losses down to a size of about 1 only, and R^-alpha r would soon be far below.
 
+Slates: y is the leader of the learner's losses with the cap of `alphafair.math.capped`, and the losses of all shown
+arms are added together. p = nu + keep ((1-gamma) y + gamma/n). Only sums are kept, so any k may follow any other.
+
 The sign matters: with the gain itself as a loss, a learner prefers the worst arm. With groups R is R_G/s_G of the
 group; with floors the distribution is raised to them: see `alphafair.math.floors`. The learner is in
 `alphafair.math.log_barrier`.
@@ -13,13 +16,18 @@ group; with floors the distribution is raised to them: see `alphafair.math.floor
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
 from alphafair import validate
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
 from alphafair.math import log_barrier
+from alphafair.math.capped import capped_barrier, frame, inclusion, stability_capped
 from alphafair.math.distributions import draw_arm
-from alphafair.math.floors import R, earn_one, keep_floors, least_drawn, mask_and_keep_floors
-from alphafair.math.log_barrier import ADAPTIVE, absorb, explore, least_propensity
+from alphafair.math.floors import F, R, earn_one, keep_floors, least_drawn, mask_and_keep_floors
+from alphafair.math.log_barrier import ADAPTIVE, NUMBERS, ROWS, absorb, explore, follow, least_propensity
+from alphafair.math.slates import draw_slate as draw_from
+from alphafair.math.slates import least_shown
 from alphafair.math.utility import entry_accounts, marginal_utility, played_alpha
 from alphafair.math.welfare import welfare
 from alphafair.policy.algorithm import Algorithm
@@ -32,6 +40,7 @@ WELFARE = True  # False in machine code for policies with alpha < 1
 
 S = positions("alpha", "most_arms")  # most_arms: the number of arms, including retired ones
 A = positions("account", "earned")
+T = positions(log_barrier.SCRATCH, "y", "estimates")
 
 
 @kernel
@@ -58,6 +67,67 @@ def learn(memory, context, arm, propensity, reward):
     absorb(rows, numbers, arm, propensity, -gain, ADAPTIVE, memory.scratch)
     earn_one(memory.groups, memory.arms, A.earned, arm, reward)
     return True
+
+
+@kernel
+def prepare_slate(memory, context, k):
+    """Write y, the leader with the cap, to scratch."""
+    losses, numbers = memory.contexts[context, ROWS.losses], memory.context_scalars[context]
+    distances, y, smallest = memory.scratch[T.v], memory.scratch[T.y], np.inf
+    _, top, _ = frame(losses.shape[0], k, memory.groups.numbers[F.arm_floor])
+    for i in range(losses.shape[0]):
+        smallest = min(smallest, losses[i])
+    for i in range(losses.shape[0]):
+        distances[i] = numbers[NUMBERS.rate] * (losses[i] - smallest)
+    capped_barrier(distances, top, numbers[NUMBERS.level], y)
+
+
+@kernel
+def draw_slate(memory, context, k, uniform, out, slate):
+    """Write the probabilities of inclusion to `out`, draw k arms to `slate`, and return how many there are."""
+    prepare_slate(memory, context, k)
+    n, floor, y = out.shape[0], memory.groups.numbers[F.arm_floor], memory.scratch[T.y]
+    keep, _, _ = frame(n, k, floor)
+    gamma = memory.context_scalars[context, NUMBERS.exploration]
+    for i in range(n):
+        out[i] = inclusion(n, k, floor, keep, (1.0 - gamma) * y[i] + gamma / n)
+    return draw_from(out, k, uniform, slate)
+
+
+@kernel
+def learn_slate(memory, context, k, arms, propensities, rewards, first):
+    """Learn from rewards of some of the k arms of a decision; False for an impossible propensity."""
+    settings, rows, numbers = memory.settings, memory.contexts[context], memory.context_scalars[context]
+    losses, estimates, account = rows[ROWS.losses], memory.scratch[T.estimates], memory.arms[A.account]
+    n, m, alpha, size = losses.shape[0], arms.shape[0], settings[S.alpha], 1.0
+    least = least_shown(memory.groups, k, least_propensity(numbers, settings[S.most_arms], ADAPTIVE))
+    for a in range(m):
+        if propensities[a] < least * (1.0 - 1e-9):
+            return False
+    if WELFARE and alpha >= 1.0:
+        size = welfare(account, memory.groups.rows[R.weight], alpha)
+    for i in range(n):
+        estimates[i] = 0.0
+    for a in range(m):
+        arm = arms[a]
+        estimates[arm] = -marginal_utility(account[arm] / size, alpha) * rewards[a] / propensities[a]
+    _, top, _ = frame(n, k, memory.groups.numbers[F.arm_floor])
+    y, distances, q = memory.scratch[T.y], memory.scratch[T.v], memory.scratch[T.w]
+    numbers[NUMBERS.stability_sum] += stability_capped(y, top, numbers[NUMBERS.rate], estimates, distances, q)
+    for a in range(m):
+        numbers[NUMBERS.exploration_sum] += numbers[NUMBERS.exploration] * abs(estimates[arms[a]])
+        numbers[NUMBERS.rounds] += 1.0
+        losses[arms[a]] += estimates[arms[a]]
+    follow(rows, numbers, ADAPTIVE, memory.scratch)
+    for a in range(m):
+        earn_one(memory.groups, memory.arms, A.earned, arms[a], rewards[a])
+    return True
+
+
+def least_in_slate(memory: Any, context: int, k: int) -> float:
+    """Return a lower bound of all propensities of slates of k arms."""
+    least = least_propensity(memory.context_scalars[context], memory.settings[S.most_arms], ADAPTIVE)
+    return float(least_shown(memory.groups, k, least))
 
 
 def start(memory: Any) -> None:
@@ -129,14 +199,14 @@ class AlphaFairBandit(BasePolicy):
     name: ClassVar[str] = "alpha-fair-bandit"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(style=("#56B4E9", "s"), variants=variants)
+    traits = Traits(slates=True, style=("#56B4E9", "s"), variants=variants)
     algorithm = Algorithm(
         Layout(
             settings=S,
             arms=A,
             context_scalars=log_barrier.NUMBERS,
             contexts=log_barrier.ROWS,
-            scratch=log_barrier.SCRATCH,
+            scratch=T,
             only_with_groups="earned",
         ),
         draw,
@@ -145,6 +215,10 @@ class AlphaFairBandit(BasePolicy):
         start_contexts,
         admit,
         mask=mask_and_keep_floors,
+        draw_slate=draw_slate,
+        prepare_slate=prepare_slate,
+        learn_slate=learn_slate,
+        least_shown=least_in_slate,
         accounts="account",
         check=lambda memory: log_barrier.check_memory(memory.contexts, memory.context_scalars),
         least_propensity=lambda memory, context: float(

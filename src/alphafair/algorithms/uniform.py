@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm
+from alphafair.math.slates import draw_slate as draw_from
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
@@ -27,6 +28,26 @@ def learn_full(memory, context, probabilities, rewards):
 
 @kernel
 def learn_bandit(memory, context, arm, propensity, reward):
+    """Do nothing."""
+    return True
+
+
+@kernel
+def draw_slate(memory, context, k, uniform, out, slate):
+    """Write k/n to `out`, draw k arms to `slate`, and return how many there are."""
+    n = out.shape[0]
+    for i in range(n):
+        out[i] = k / n
+    return draw_from(out, k, uniform, slate)
+
+
+@kernel
+def learn_slate_full(memory, context, k, probabilities, rewards):
+    """Do nothing."""
+
+
+@kernel
+def learn_slate_bandit(memory, context, k, arms, propensities, rewards, first):
     """Do nothing."""
     return True
 
@@ -56,10 +77,10 @@ class Uniform(BasePolicy):
     """
 
     name: ClassVar[str] = "uniform"
-    traits = Traits(learns=False, feedbacks=tuple(Feedback), style=("#7F7F7F", "X"), variants=variants)
+    traits = Traits(learns=False, feedbacks=tuple(Feedback), slates=True, style=("#7F7F7F", "X"), variants=variants)
     algorithm: ClassVar = {
-        Feedback.FULL: Algorithm(Layout(), draw, learn_full),
-        Feedback.BANDIT: Algorithm(Layout(), draw, learn_bandit),
+        Feedback.FULL: Algorithm(Layout(), draw, learn_full, draw_slate=draw_slate, learn_slate=learn_slate_full),
+        Feedback.BANDIT: Algorithm(Layout(), draw, learn_bandit, draw_slate=draw_slate, learn_slate=learn_slate_bandit),
     }
 
     def __init__(

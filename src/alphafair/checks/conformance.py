@@ -158,7 +158,7 @@ def stepwise_equals_compiled(subject: Subject) -> str | None:
 def interpreted_equals_compiled(subject: Subject) -> str | None:
     if not has_whole_runs(subject.make()):
         return NO_KERNELS
-    if not _can_compile():
+    if not can_compile():
         return TURNED_OFF
     for compiled in (True, False):
         digests = set()
@@ -169,13 +169,13 @@ def interpreted_equals_compiled(subject: Subject) -> str | None:
     return None
 
 
-def _can_compile() -> bool:
+def can_compile() -> bool:
     with jit.using_mode("now"):
         return jit.mode() == "now"
 
 
 def one_compiled_signature(subject: Subject) -> str | None:
-    if not has_whole_runs(subject.make()) or not _can_compile():
+    if not has_whole_runs(subject.make()) or not can_compile():
         return f"{NOT_APPLICABLE}: the policy has no kernels, or they run interpreted"
     with jit.using_mode("now"):
         policy: Any = subject.trained()

@@ -12,6 +12,7 @@ def command(
         list[str] | None,
         typer.Argument(metavar="KERNELS", help="What to compile; default: all policies."),
     ] = None,
+    slates: Annotated[bool, typer.Option("--slates", help="Compile decisions of several arms too.")] = False,
 ) -> None:
     """Compile policies ahead of time.
 
@@ -20,13 +21,14 @@ def command(
 
     KERNELS is a policy, such as alpha-fair-adaptive, for all of its kernels, or POLICY+FEEDBACK[+FLAG-FLAG] for some of
     them: alpha-fair-adaptive+bandit, alpha-fair-adaptive+bandit+groups-welfare. Flags: groups, features, welfare (alpha
-    from 1 on).
+    from 1 on), slates (several arms per decision).
     """
     from alphafair import jit
     from alphafair.precompile import compile_all, every_kernel, parse
     from alphafair.progress import progress_bar
 
-    wanted = [kernels for name in names for kernels in parse(name)] if names else every_kernel()
+    wanted = [kernels for name in names or () for kernels in parse(name, slates=slates)]
+    wanted = wanted if names else every_kernel(slates=slates)
     folder = jit.cache_folder()
     if folder is None:
         typer.echo("error: there is no folder for machine code: set NUMBA_CACHE_DIR.", err=True)

@@ -15,6 +15,10 @@ epoch, so the regret in sum_t <phi'(R) r, x> is at most `bound`, the sum over st
     u 2 (sqrt(S_new) - sqrt(S_old)),   and u sqrt(S_old) for the first step of a context after arms changed (`reopened`)
 
 in units of W_0^(-alpha), with W_0 the welfare at the start (`first_welfare`).
+
+Slates: x is a distribution with the cap of `alphafair.math.capped`, g is scaled by `keep` and the step by `spread`,
+which is kept as `reach`, and every sqrt(S) in the bounds has that factor. `shown` is the number of arms that a context
+shows; decisions of another number in it are counted in `outside`, and then there is no bound.
 """
 
 import math
@@ -23,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from alphafair.jit import kernel, repeated
+from alphafair.math.capped import settle_capped
 from alphafair.math.floors import F, at_stake, project_on_floors, welfare_together
 from alphafair.math.simplex import project, settle
 from alphafair.math.utility import SETTINGS, open_accounts, reopen_accounts, reopen_relative
@@ -34,14 +39,17 @@ RESTARTED = {"squared_norms", "closed_roots", "closed_norms", "reopened"} | {
     "ahead",
     "gaps",
     "spread",
+    "shown",
+    "outside",
 }  # by a new period
 
 
 @kernel
-def climb(slope, x, squared_norms, rewards, part, step):
-    """Write x + g/sqrt(S) to `step`, with g = part phi'(R) r; return the new S, and a lower bound of theta.
+def climb(slope, x, squared_norms, rewards, part, reach, step):
+    """Write x + reach g/sqrt(S) to `step`, with g = part phi'(R) r; return the new S, and a lower bound of theta.
 
-    The bound is theta of the projection itself if the support of x does not change; NaN if the gradient is 0.
+    `reach` is 1 on the simplex. The bound is theta of the projection itself if the support of x does not change; NaN if
+    the gradient is 0.
     """
     n = rewards.shape[0]
     count = 0
@@ -61,7 +69,7 @@ def climb(slope, x, squared_norms, rewards, part, step):
     squared_norms += q0 + q1
     if q0 + q1 == 0.0:
         return squared_norms, np.nan
-    step_size = 1.0 / math.sqrt(squared_norms)
+    step_size = reach / math.sqrt(squared_norms)
     for i in range(n):
         step[i] = x[i] + step_size * step[i]
     return squared_norms, step_size * ((s0 + s1) / count)
@@ -70,7 +78,7 @@ def climb(slope, x, squared_norms, rewards, part, step):
 @kernel
 def ascend(slope, scale, x, squared_norms, rewards, step):
     """x <- projection of x + g/sqrt(S), in place, with g = scale phi'(R) r; return the new S."""
-    squared_norms, theta = climb(slope, x, squared_norms, rewards, scale, step)
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, scale, 1.0, step)
     if not math.isnan(theta):
         settle(step, theta, x)
     return squared_norms
@@ -79,7 +87,7 @@ def ascend(slope, scale, x, squared_norms, rewards, step):
 @kernel
 def ascend_on_floors(groups, slope, scale, x, squared_norms, rewards, step, out):
     """The same on distributions with floors; write the new x to `out`."""
-    squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups) * scale, step)
+    squared_norms, theta = climb(slope, x, squared_norms, rewards, at_stake(groups) * scale, 1.0, step)
     if math.isnan(theta):
         for i in range(out.shape[0]):
             out[i] = x[i]
@@ -88,6 +96,38 @@ def ascend_on_floors(groups, slope, scale, x, squared_norms, rewards, step, out)
     else:
         settle(step, theta, out)
     return squared_norms
+
+
+@kernel
+def within_cap(x, top, out):
+    """Write x to `out`, projected on the cap if an entry is above it: the last decision may have had another cap."""
+    largest = 0.0
+    for i in range(x.shape[0]):
+        out[i] = x[i]
+        largest = max(largest, x[i])
+    if largest > top:
+        settle_capped(x, top, out)
+
+
+@kernel
+def ascend_capped(slope, part, x, squared_norms, rewards, top, reach, step, out):
+    """The step of a slate, reach g/sqrt(S) from x within the cap; write the new x to `out` and return the new S.
+
+    No step if there is one distribution only.
+    """
+    if reach > 0.0:
+        squared_norms, theta = climb(slope, x, squared_norms, rewards, part, reach, step)
+        if not math.isnan(theta):
+            settle_capped(step, top, out)
+    return squared_norms
+
+
+@kernel
+def count_shown(numbers, outside, own, shown, k):
+    """Note how many arms a decision of a context showed, in the cells `shown` and `outside`."""
+    if own[shown] != k:
+        numbers[outside] += 1.0 if own[shown] > 0.0 else 0.0
+        own[shown] = k
 
 
 @kernel
@@ -108,7 +148,9 @@ def close_epoch(x: np.ndarray, numbers: np.ndarray, names: Any, n_kept: int, som
         if hasattr(names, "reopened"):
             own[names.reopened] = own[names.squared_norms] > 0.0
         elif own[names.squared_norms] > own[names.closed_norms]:
-            own[names.closed_roots] += math.sqrt(own[names.squared_norms])
+            slates = hasattr(names, "shown") and own[names.shown] > 1.0
+            part = 2.0 * own[names.reach] if slates else 1.0  # the reach may be smaller from now on
+            own[names.closed_roots] += part * math.sqrt(own[names.squared_norms])
             own[names.closed_norms] = own[names.squared_norms]
         if own[names.squared_norms] == 0.0:
             row[:] = 1.0 / len(row)
@@ -127,6 +169,8 @@ def restart(memory: Any, scalars: Any, context_scalars: Any) -> None:
     for names, cells in ((scalars, memory.scalars), (context_scalars, memory.context_scalars)):
         for name in RESTARTED & {*names._fields}:
             cells[..., getattr(names, name)] = 0.0
+    if "reach" in context_scalars._fields:
+        memory.context_scalars[:, context_scalars.reach] = 1.0  # until a slate is learned from
     if "unit" in scalars._fields:
         reopen_on_welfare(memory, scalars)
     else:
@@ -162,3 +206,12 @@ def in_slopes(numbers: Any, names: Any, alpha: float) -> float:
         unit = float(np.float64(numbers[names.first_welfare]) ** -alpha)
     total = float(numbers[names.bound] + numbers[names.drift])
     return unit * total if total != 0.0 else 0.0
+
+
+def of_single_arms(state: Any) -> dict[str, np.ndarray]:
+    """Return what snapshots from before slates lack: one arm was shown wherever something was learned."""
+    norms = state.arrays.get("squared_norms")
+    if not isinstance(norms, np.ndarray) or norms.ndim != 1 or norms.dtype != np.float64:
+        return {}  # the snapshot is damaged, which its reader will say
+    learned = norms > 0.0
+    return {"shown": learned.astype(np.float64), "reach": np.ones(len(learned)), "outside": np.asarray(0.0)}

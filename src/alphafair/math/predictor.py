@@ -153,7 +153,7 @@ def predict(memory, context, size):
 
 
 @kernel
-def _forget(numbers):
+def forget(numbers):
     """Discount A and b, once per round."""
     for k in range(SCALARS.coefficients):
         numbers[k] *= FORGET
@@ -162,8 +162,14 @@ def _forget(numbers):
 @kernel
 def regress(memory, arm, reward):
     """A = .9995 A + F F', b = .9995 b + F (r - om) for one arm that was seen, with the mean of before."""
+    forget(memory.scalars)
+    add_seen(memory, arm, reward)
+
+
+@kernel
+def add_seen(memory, arm, reward):
+    """The same without the factors."""
     numbers, scratch = memory.scalars, memory.scratch
-    _forget(numbers)
     y = reward - numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
     entry = SCALARS.gram
     for k in range(_n_predictors(memory)):
@@ -180,7 +186,7 @@ def regress_all(memory, rewards):
     numbers, scratch = memory.scalars, memory.scratch
     if numbers[SCALARS.largest] < LEAST_REWARD:
         return
-    _forget(numbers)
+    forget(numbers)
     mean = numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
     entry = SCALARS.gram
     for k in range(_n_predictors(memory)):

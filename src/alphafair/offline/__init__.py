@@ -23,7 +23,7 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, GroupsLike
 from alphafair.math.welfare import welfare as welfare_of
-from alphafair.offline import hindsight, steep
+from alphafair.offline import hindsight, slates, steep
 from alphafair.offline.interior_point import NEAR_ONE
 from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
 from alphafair.values import Matrix, Stream, Vector
@@ -66,6 +66,7 @@ def offline_optimum(
     initial: ArrayLike = 1.0,
     groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
+    k: ArrayLike = 1,
 ) -> OfflineOptimum:
     """Find the distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
 
@@ -88,6 +89,10 @@ def offline_optimum(
     present
         If arms come and go, which of them are present: a row of booleans per epoch, `present_arms(stream)`. Floors
         apply to the present arms.
+    k
+        Number of arms that a decision shows, which are all rewarded: one number, or one per row of totals. Then
+        `distributions` are probabilities to be shown, which sum to k in every row, and no arm has more than 1. Where
+        fewer arms are present, all of them are shown. Floors of groups need k = 1.
 
     Notes
     -----
@@ -116,8 +121,10 @@ def offline_optimum(
     tolerance = validate.number("tolerance", tolerance, low=0.0, high=1.0)
     there = None if present is None else checked_presence(present, totals)
     reduction = Reduction.of(totals.shape[1], groups, there)
-    k = reduction.groups.n_groups
-    first = checked_initial(initial, k)
+    n_groups = reduction.groups.n_groups
+    first = checked_initial(initial, n_groups)
+    if (slates.checked_k(k, len(totals)) > 1).any():
+        return _best_slates(totals, first, reduction.groups, there, k, alpha, tolerance)
     best, merged, base = reduction.merge(totals, first)
     if alpha > NEAR_ONE:
         shares, accounts, welfare_gap, iterations = steep.solve(
@@ -125,15 +132,15 @@ def offline_optimum(
         )
         distributions, earned = reduction.spread(totals, best, shares)
         if there is not None:  # the shares of absent groups went to the others
-            accounts = first + np.bincount(reduction.groups.of_arms, earned, k)
+            accounts = first + np.bincount(reduction.groups.of_arms, earned, n_groups)
         welfare = _welfare(accounts, reduction.groups, alpha)
         value, gap = _in_utility(welfare, welfare_gap, reduction.groups, alpha)
         certified = welfare_gap <= tolerance
         if not certified:
             _warn(welfare_gap, tolerance)
     else:
-        shares, accounts = np.empty_like(merged), np.empty(k)
-        prices, doubt = np.ones(k), np.full(k, np.inf)  # no price is known
+        shares, accounts = np.empty_like(merged), np.empty(n_groups)
+        prices, doubt = np.ones(n_groups), np.full(n_groups, np.inf)  # no price is known
         factors = reduction.groups.factors(alpha)
         value, gap, iterations = hindsight.solve(
             merged, base, factors, alpha, tolerance, prices, doubt, shares, accounts
@@ -145,6 +152,30 @@ def offline_optimum(
         distributions, earned = reduction.spread(totals, best, shares)
     result = float(value), float(gap), int(iterations), certified, float(welfare), float(welfare_gap)
     return OfflineOptimum(distributions, accounts, earned, *result)
+
+
+def _best_slates(
+    totals: Matrix,
+    first: Vector,
+    groups: ArmGroups,
+    there: NDArray[np.bool_] | None,
+    k: ArrayLike,
+    alpha: float,
+    tolerance: float,
+) -> OfflineOptimum:
+    """The same for decisions that show several arms."""
+    rows = slates.Rows.of(k, totals.shape, groups, there)
+    aim = tolerance / (1.0 - alpha) if alpha <= NEAR_ONE else tolerance  # of sum_i w_i R_i
+    x, accounts, earned, relative, iterations = slates.best_slates(totals, first, groups, rows, alpha, aim)
+    if relative > aim:
+        _warn(relative, aim, stacklevel=4)
+    welfare = _welfare(accounts, groups, alpha)
+    if alpha > NEAR_ONE:
+        value, gap = _in_utility(welfare, relative, groups, alpha)
+    else:
+        money = float(groups.entitlements.sum()) * welfare ** (1.0 - alpha)
+        value, gap = money / (1.0 - alpha), relative * money
+    return OfflineOptimum(x, accounts, earned, value, gap, iterations, relative <= aim, welfare, relative)
 
 
 def _welfare(accounts: Vector, groups: ArmGroups, alpha: float) -> float:
@@ -270,6 +301,7 @@ def offline_curve(
     rounds: ArrayLike,
     *,
     groups: GroupsLike | None = None,
+    k: int = 1,
     tolerance: float = 1e-9,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Vector, Vector]:
@@ -283,6 +315,8 @@ def offline_curve(
         Numbers of rounds, strictly increasing.
     groups
         As for `offline_optimum`. If arms come and go, floors apply to the present arms.
+    k
+        Number of arms that a decision shows. With more than one every prefix is solved by itself.
     progress
         A function that is called with the number of prefixes done since its last call.
 
@@ -293,7 +327,7 @@ def offline_curve(
     >>> values.round(6).tolist()
     [4.828427, 5.913591]
     """
-    values, gaps, resolved = _curve(stream, alpha, rounds, groups, tolerance, progress)
+    values, gaps, resolved = _curve(stream, alpha, rounds, groups, k, tolerance, progress)
     alpha = validate.alpha(alpha)
     if alpha > NEAR_ONE:
         pairs = [_in_utility(*pair, resolved, alpha) for pair in zip(values, gaps, strict=True)]
@@ -307,6 +341,7 @@ def offline_welfare_curve(
     rounds: ArrayLike,
     *,
     groups: GroupsLike | None = None,
+    k: int = 1,
     tolerance: float = 1e-9,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Vector, Vector]:
@@ -317,7 +352,7 @@ def offline_welfare_curve(
     >>> welfare.round(6).tolist()
     [1.414214, 2.130141]
     """
-    values, gaps, resolved = _curve(stream, alpha, rounds, groups, tolerance, progress)
+    values, gaps, resolved = _curve(stream, alpha, rounds, groups, k, tolerance, progress)
     alpha = validate.alpha(alpha)
     if alpha <= NEAR_ONE:
         pairs = [_in_welfare(*pair, resolved, alpha) for pair in zip(values, gaps, strict=True)]
@@ -330,6 +365,7 @@ def _curve(
     alpha: float,
     rounds: ArrayLike,
     groups: GroupsLike | None,
+    k: int,
     tolerance: float,
     progress: Callable[[int], None] | None,
 ) -> tuple[Vector, Vector, ArmGroups]:
@@ -343,11 +379,20 @@ def _curve(
     most = MOST_REWARD / stream.n_rounds
     validate.reward_table("stream.reward_table", stream.reward_table, low=0.0, high=most, repair=RESCALE)
     reduction = Reduction.of(stream.n_arms, groups, present_arms(stream))
-    stream = by_epoch(stream)
-    m, k = stream.n_contexts, reduction.groups.n_groups
-    totals, initial = np.zeros((m, stream.n_arms)), np.ones(k)
+    there, stream, n_shown = present_arms(stream), by_epoch(stream), validate.integer("k", k, low=1)
+    m, n_groups = stream.n_contexts, reduction.groups.n_groups
+    totals, initial = np.zeros((m, stream.n_arms)), np.ones(n_groups)
     values, gaps = np.empty(len(stops)), np.empty(len(stops))
     data, done = (stream.contexts, stream.items, stream.reward_table), 0
+    if n_shown > 1:
+        for n, stop in enumerate(stops):
+            hindsight.add_rounds(*data, done, stop, totals)
+            done = stop
+            best = _best_slates(totals, initial, reduction.groups, there, n_shown, alpha, tolerance)
+            values[n], gaps[n] = (best.welfare, best.welfare_gap) if alpha > NEAR_ONE else (best.value, best.gap)
+            if progress is not None:
+                progress(1)
+        return values, gaps, reduction.groups
     if alpha > NEAR_ONE:
         for n, stop in enumerate(stops):
             hindsight.add_rounds(*data, done, stop, totals)
@@ -361,9 +406,11 @@ def _curve(
             _warn(float(gaps.max()), tolerance, stacklevel=4)
         return values, gaps, reduction.groups
     factors, plain = reduction.groups.factors(alpha), reduction.is_identity
-    best, merged, base = (totals, totals, initial) if plain else (np.empty((m, k)), np.empty((m, k)), np.empty(k))
-    state = best, merged, base, np.ones(k), np.full(k, np.inf)  # no price is known
-    shares, accounts = np.empty((m, k)), np.empty(k)
+    best_of, merged, base = (
+        (totals, totals, initial) if plain else (np.empty((m, n_groups)), np.empty((m, n_groups)), np.empty(n_groups))
+    )
+    state = best_of, merged, base, np.ones(n_groups), np.full(n_groups, np.inf)  # no price is known
+    shares, accounts = np.empty((m, n_groups)), np.empty(n_groups)
     problem = totals, initial, factors
     for first in range(0, len(stops), CHUNK):
         chunk = slice(first, first + CHUNK)

@@ -7,6 +7,16 @@
                                                         propensity that the policy cannot have used
     admit(memory, n_kept, some_left, entries)           after a change of arms: columns from `n_kept` on are new
 
+Policies that show slates have two more, for decisions of k > 1 arms; k is at most the number of live arms:
+
+    draw_slate(memory, context, k, uniform, out, slate)
+        write the probabilities of inclusion to `out` and the arms to the first row of `slate`; return how many they are
+    learn_slate(memory, context, k, probabilities, rewards)
+        full information
+    learn_slate(memory, context, k, arms, propensities, rewards, first)
+        bandit feedback: rewards of some of the k arms that arrive together, `first` if none of them came before; return
+        False, and change nothing, as `learn`
+
 `draw`, `learn` and the other kernels are compiled, and `alphafair.policy.loops` calls them once per round, so stepwise
 and compiled runs agree to the last bit. The other functions are called from Python.
 """
@@ -40,6 +50,10 @@ class Algorithm:
     mask: Kernel | None = (
         None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalise
     )
+    draw_slate: Kernel | None = None  # (memory, context, k, uniform, out, slate): see below; None: it shows one arm
+    prepare_slate: Kernel | None = None  # (memory, context, k): as `prepare`
+    learn_slate: Kernel | None = None
+    least_shown: Callable[[Memory, int, int], float] = lambda memory, context, k: 0.0  # as `least_propensity`
     accounts: str | None = None  # the row of `arms`, or of `contexts`, that holds accounts
     simplex_rows: str | None = None  # the row of `contexts` that is projected on the floors of groups
     before_arms_change: Callable[[Memory], None] | None = None  # finish pending work before arms change

@@ -12,7 +12,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,14 +21,23 @@ from alphafair import jit, validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, Labels
 from alphafair.memory_limit import memory_limit
-from alphafair.policy import archive, arms
+from alphafair.policy import archive, arms, slates
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import GroupAccounts
 from alphafair.policy.memory import DAMAGED, LearnedState, Memory
 from alphafair.policy.random_numbers import RandomNumbers
 from alphafair.policy.regressors import Regressors
 from alphafair.policy.stepper import Stepper, damaged
-from alphafair.values import Account, ChosenDecision, Decision, Feedback, Policy, State, UniformSource
+from alphafair.values import (
+    Account,
+    ChosenDecision,
+    Decision,
+    Feedback,
+    Policy,
+    SlateDecision,
+    State,
+    UniformSource,
+)
 from alphafair.values.arrays import Matrix, Vector
 
 _new_decision = tuple.__new__  # twice as fast as the constructor of a NamedTuple
@@ -295,14 +304,36 @@ class BasePolicy(Policy):
         self.stepper = self._stepper_of(flags, bundle, whole_runs)
 
     def _stepper_of(self, flags: Mapping[str, bool], bundle: jit.Bundle, whole_runs: bool) -> Stepper:
-        return Stepper(self._learned, self.feedback, flags, bundle, self._lock, whole_runs=whole_runs)
+        slates = None
+        if self._learned.algorithm.draw_slate is not None and bundle.kernels is not None:
+            kernels = bundle.kernels._replace(flags=bundle.kernels.flags | {"slates"})
+            slates = jit.Bundle.of(f"{type(self).__module__}.{type(self).__qualname__}", kernels)
+        return Stepper(
+            self._learned,
+            self.feedback,
+            flags,
+            bundle,
+            self._lock,
+            whole_runs=whole_runs,
+            slate_bundle=slates,
+        )
 
     # choosing
 
     def probabilities(
-        self, context: int, *, available: ArrayLike | None = None, features: ArrayLike | None = None
+        self,
+        context: int,
+        *,
+        k: int | None = None,
+        available: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> Vector:
-        """Return the distribution that `choose` draws from; changes nothing."""
+        """Return the distribution that `choose` draws from; changes nothing.
+
+        With `k` the probability of every arm to be in a slate of k arms; they sum to the number of shown arms.
+        """
+        if k is not None:
+            return slates.probabilities(self, context, k, available, features)
         with self._lock:
             context = validate.context(context, self.n_contexts)
             mask = None if available is None else self._mask(available)
@@ -315,15 +346,42 @@ class BasePolicy(Policy):
         out.setflags(write=False)
         return out
 
+    @overload
     def choose(
         self,
         context: int,
         *,
+        k: None = None,
         rng: UniformSource | None = None,
         available: ArrayLike | None = None,
         features: ArrayLike | None = None,
-    ) -> Decision:
-        """Draw an arm with one uniform number; changes nothing but the random numbers."""
+    ) -> Decision: ...
+    @overload
+    def choose(
+        self,
+        context: int,
+        *,
+        k: int,
+        rng: UniformSource | None = None,
+        available: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+    ) -> SlateDecision: ...
+    def choose(
+        self,
+        context: int,
+        *,
+        k: int | None = None,
+        rng: UniformSource | None = None,
+        available: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+    ) -> Decision | SlateDecision:
+        """Draw an arm with one uniform number; changes nothing but the random numbers.
+
+        With `k` draw a slate of k different arms, or of all that are available if they are fewer, which are all shown
+        and all rewarded. Any k may follow any other.
+        """
+        if k is not None:
+            return slates.choose(self, context, k, rng, available, features)
         try:  # `with self._lock`, at half the cost
             self._acquire()
             if type(context) is not int or not 0 <= context < self.n_contexts:
@@ -368,8 +426,11 @@ class BasePolicy(Policy):
 
     # learning
 
-    def update(self, decision: Decision, reward: Any) -> None:
+    def update(self, decision: Decision | SlateDecision, reward: Any) -> None:
         """Learn from a decision and its reward (the rewards of all arms under full information): once, at any time.
+
+        Of a slate under bandit feedback pass one reward per shown arm, in the order of `decision.arms`, or a mapping
+        from some of these arms to their rewards; the others may follow later, each once.
 
         The same decision of `choose` is refused a second time. A decision that the caller has rebuilt, for example from
         a log, is not recognised: the caller must pass it once. Under bandit feedback its probabilities may be None; the
@@ -390,6 +451,9 @@ class BasePolicy(Policy):
                 decision._used = (*self._learned_from, *used_for) if used_for else self._learned_from
                 context, arm, propensity, probabilities = decision
                 fits = context < self.n_contexts and len(probabilities) == n_arms and propensity <= 1.0
+            elif isinstance(decision, SlateDecision):
+                slates.update(self, decision, reward)
+                return
             else:
                 fits = False
             if not fits:
@@ -420,7 +484,7 @@ class BasePolicy(Policy):
         except Exception as problem:
             changed = self._learned.regressors is not None and not isinstance(problem, InvalidArgument)
             if used_for is not None and not changed:
-                decision._used = used_for  # type: ignore[attr-defined]
+                decision._used = used_for  # type: ignore[union-attr]
             raise
         finally:
             self._release()
@@ -449,7 +513,7 @@ class BasePolicy(Policy):
             for column, each in enumerate(rewards.tolist()):
                 self.stepper.fit(features, column, each)
 
-    def _show_again(self, decision: Decision) -> NDArray[np.float64] | None:
+    def _show_again(self, decision: Decision | SlateDecision) -> NDArray[np.float64] | None:
         """Write the features of a decision to memory and return them; None for policies without features."""
         if not self.n_features:
             return None
@@ -458,21 +522,27 @@ class BasePolicy(Policy):
         return features
 
     @staticmethod
-    def _raise_used(allowed: str, decision: Decision) -> None:
-        repair = "Pass each decision once. To learn from it again on purpose, pass Decision(*decision)."
+    def _raise_used(allowed: str, decision: Decision | SlateDecision) -> None:
+        kind = "SlateDecision" if isinstance(decision, SlateDecision) else "Decision"
+        repair = f"Pass each decision once. To learn from it again on purpose, pass {kind}(*decision)."
         raise InvalidArgument("decision", allowed, decision, repair)
 
-    def expect(self, decision: Decision) -> None:
+    def expect(self, decision: Decision | SlateDecision) -> None:
         """Announce a reward that will come later; some policies count it in advance, until `update` or `forgo`."""
         with self._lock:
             self._notify(self.stepper.expect, decision, EXPECT)
 
-    def forgo(self, decision: Decision) -> None:
+    def forgo(self, decision: Decision | SlateDecision) -> None:
         """Announce that an expected reward will never come."""
         with self._lock:
             self._notify(self.stepper.forgo, decision, FORGO)
 
-    def _notify(self, kernel: Callable[[Memory, int, int], None], decision: Decision, kind: int) -> None:
+    def _notify(
+        self, kernel: Callable[[Memory, int, int], None], decision: Decision | SlateDecision, kind: int
+    ) -> None:
+        if isinstance(decision, SlateDecision):
+            slates.notify(self, decision, kernel, kind, _ALLOWED[kind])
+            return
         fits, used = False, None
         if type(decision) is ChosenDecision:  # see `update`
             used = decision._used

@@ -28,6 +28,10 @@ class RandomNumbers:
         self._refill()
         return self.block.pop()
 
+    def next(self) -> float:
+        """Return the next number."""
+        return self.block.pop() if self.block else self.random()
+
     def state(self) -> dict[str, Any]:
         """Return the state, for a snapshot."""
         return {"seed": self.seed, "generator": self._start, "used": self.BLOCK - len(self.block)}

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from alphafair import jit
 from alphafair.errors import InvalidArgument
 from alphafair.math.distributions import all_within, is_distribution, mask_alone
+from alphafair.math.slates import SHOWN, mask_slate
 from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
 from alphafair.policy.memory import LearnedState
+from alphafair.policy.slate_loops import slate_loop
 from alphafair.values import Feedback
 from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
@@ -45,18 +47,26 @@ class Stepper:
         lock: Any,
         *,
         whole_runs: bool,
+        slate_bundle: jit.Bundle | None = None,
     ) -> None:
         self.learned, self.algorithm, self.feedback = learned, learned.algorithm, feedback
         self.flags, self.bundle, self.lock = flags, bundle, lock
         self.whole_runs = whole_runs  # whether its rounds consist of kernels alone
         self.rows: list[tuple[Vector, Vector]] = []  # for the distributions of decisions, each with a read-only view
-        self.drawn, self.drawn_at = -1, -1
+        self.slate_bundle = bundle if slate_bundle is None else slate_bundle  # of the kernels of slates
+        self.drawn: int | tuple[int, int] = -1  # the context, and the number of arms of a slate
+        self.drawn_at = -1
 
     # kernels, interpreted or as machine code
 
     def _call(self, name: str, kernel: Any, rounds: float, arguments: tuple[Any, ...], **flags: bool) -> Any:
         """Run a kernel, and count the time if it runs interpreted; machine code takes the place of method `name`."""
-        if self.bundle.use_machine_code():
+        return self._run(self.bundle, name, kernel, rounds, arguments, **flags)
+
+    def _run(
+        self, bundle: jit.Bundle, name: str, kernel: Any, rounds: float, arguments: tuple[Any, ...], **flags: bool
+    ) -> Any:
+        if bundle.use_machine_code():
             dispatcher = jit.compiled(kernel, **flags)
             answer = dispatcher(*arguments)
             setattr(self, name, jit.entry_point(dispatcher))
@@ -64,7 +74,7 @@ class Stepper:
         started = time.perf_counter()
         with np.errstate(all="ignore"):
             answer = kernel(*arguments)
-        self.bundle.spend(time.perf_counter() - started, rounds)
+        bundle.spend(time.perf_counter() - started, rounds)
         return answer
 
     def draw(self, *arguments: Any) -> tuple[int, float]:
@@ -90,6 +100,20 @@ class Stepper:
     def forgo(self, *arguments: Any) -> None:
         if self.algorithm.forgo is not None:
             self._call("forgo", self.algorithm.forgo, 0.0, arguments, **self.flags)
+
+    def draw_slate(self, *arguments: Any) -> int:
+        return int(self._run(self.slate_bundle, "draw_slate", self.algorithm.draw_slate, 0.5, arguments, **self.flags))
+
+    def mask_slate(self, *arguments: Any) -> int:
+        return int(self._run(self.slate_bundle, "mask_slate", mask_slate, 0.0, arguments, **self.flags))
+
+    def prepare_slate(self, *arguments: Any) -> None:
+        if self.algorithm.prepare_slate is not None:
+            self._run(self.slate_bundle, "prepare_slate", self.algorithm.prepare_slate, 0.0, arguments, **self.flags)
+
+    def learn_slate(self, *arguments: Any) -> bool | None:
+        answer = self._run(self.slate_bundle, "learn_slate", self.algorithm.learn_slate, 0.5, arguments, **self.flags)
+        return None if answer is None else bool(answer)
 
     def all_within(self, *arguments: Any) -> bool:
         """Whether every entry of a vector lies between two numbers."""
@@ -161,6 +185,52 @@ class Stepper:
         learned.version += 1
         return self.learn(learned.memory, context, *seen)
 
+    def draw_slate_among(
+        self, context: int, k: int, uniform: float, out: Vector, available: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Write the probabilities of all arms to be in a slate of k to `out`, and return the arms of one.
+
+        `k` is at most the number of live arms; fewer arms are shown if fewer are available.
+        """
+        if k == 1:
+            arm, propensity = self.draw_among(context, uniform, out, available)
+            return np.array([arm] if propensity > 0.0 else [], dtype=np.int64)
+        learned = self.learned
+        n_live = len(learned.live_arms)
+        live, slate = np.empty(n_live), np.zeros((2, n_live), dtype=np.int64)
+        n_shown = self.draw_slate(learned.memory, context, k, uniform, live, slate)
+        self.drawn, self.drawn_at = (context, k), learned.version
+        if available is not None:
+            n_shown = self.mask_slate(learned.memory, live, available[learned.live_arms], k, uniform, slate)
+        out[:] = 0.0
+        out[learned.live_arms] = live
+        return learned.live_arms[slate[SHOWN, :n_shown]]
+
+    def learn_slate_late(self, context: int, k: int, *seen: Any) -> bool | None:
+        """Learn from `columns, propensities, rewards, first` or from `probabilities, rewards` of a slate of k arms."""
+        learned = self.learned
+        if k == 1:
+            if self.feedback is Feedback.FULL:
+                return self.learn_late(context, *seen)
+            columns, propensities, rewards, _ = seen
+            return self.learn_late(context, int(columns[0]), float(propensities[0]), float(rewards[0]))
+        k = min(k, len(learned.live_arms))
+        if self.drawn != (context, k) or self.drawn_at != learned.version:
+            self.prepare_slate(learned.memory, context, k)
+        learned.version += 1
+        return self.learn_slate(learned.memory, context, k, *seen)
+
+    def impossible_slate(self, context: int, k: int, propensity: float) -> InvalidArgument:
+        """Return the error for a propensity of a slate that the policy cannot have used."""
+        least = self.algorithm.least_shown(self.learned.memory, context, k)
+        return InvalidArgument(
+            "decision.propensities",
+            f"at least {least:.3g}, the smallest propensity of this policy in context {context} with {k} arms",
+            propensity,
+            "It may come from the log of another policy, or from a decision made after the restored snapshot. "
+            "To learn from it anyway, raise it to that number.",
+        )
+
     def fit(self, features: NDArray[np.float64], column: int, reward: float) -> None:
         """Fit the regressor of an arm, or the shared one, to its reward minus the mean reward."""
         learned = self.learned
@@ -196,6 +266,8 @@ class Stepper:
         """Return the kernels of single steps that are machine code by now, as they were compiled."""
         own = {"draw": self.algorithm.draw, "learn": self.algorithm.learn, "mask": self.algorithm.mask or mask_alone}
         own |= {"prepare": self.algorithm.prepare, "expect": self.algorithm.expect, "forgo": self.algorithm.forgo}
+        own |= {"draw_slate": self.algorithm.draw_slate, "learn_slate": self.algorithm.learn_slate}
+        own |= {"prepare_slate": self.algorithm.prepare_slate, "mask_slate": mask_slate}
         return {name: jit.compiled(kernel, **self.flags) for name, kernel in own.items() if name in vars(self)}
 
     def add_rows(self) -> None:
@@ -210,17 +282,31 @@ class Stepper:
         """Play `n_rounds` rounds in one call; arms are numbered among the `live` ones."""
         with self.lock:
             learned = self.learned
-            if not np.array_equal(live, learned.live_arms):
-                allowed = f"a policy with the live arms {live.tolist()} during the whole run"
-                got = f"one with {learned.live_arms.tolist()}"
-                raise InvalidArgument("policy", allowed, got, "Change arms before or after a run.")
+            self._check_live(live)
             learned.version += 1
             run = loop(job, self.feedback.value, self.algorithm, in_order)
             return self._play(run, n_rounds, learned.memory, *arguments)
 
-    def rounds_per_call(self, n_rounds: int) -> int:
+    def run_slates(self, live: NDArray[np.int64], job: str, n_rounds: int, *arguments: Any) -> None:
+        """The same for decisions of several arms."""
+        with self.lock:
+            learned = self.learned
+            self._check_live(live)
+            learned.version += 1
+            run = slate_loop(job, self.feedback.value, self.algorithm)
+            self._play(run, n_rounds, learned.memory, *arguments, bundle=self.slate_bundle)
+
+    def _check_live(self, live: NDArray[np.int64]) -> None:
+        learned = self.learned
+        if not np.array_equal(live, learned.live_arms):
+            allowed = f"a policy with the live arms {live.tolist()} during the whole run"
+            got = f"one with {learned.live_arms.tolist()}"
+            raise InvalidArgument("policy", allowed, got, "Change arms before or after a run.")
+
+    def rounds_per_call(self, n_rounds: int, *, slates: bool = False) -> int:
         """Return how many of the next rounds to play in one call: few while interpreted."""
-        return min(self.bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
+        bundle = self.slate_bundle if slates else self.bundle
+        return min(bundle.rounds_per_call(n_rounds), n_rounds, MOST_ROUNDS)
 
     def _calls(self, n_rounds: int) -> Iterator[tuple[int, int]]:
         """Yield the first round of each call and the one after its last."""
@@ -230,14 +316,15 @@ class Stepper:
             yield start, stop
             start = stop
 
-    def _play(self, run: Any, n_rounds: int, *arguments: Any) -> Any:
+    def _play(self, run: Any, n_rounds: int, *arguments: Any, bundle: jit.Bundle | None = None) -> Any:
         """Run a loop over rounds, compiled or interpreted."""
-        if self.bundle.use_machine_code():
+        bundle = self.bundle if bundle is None else bundle
+        if bundle.use_machine_code():
             return jit.compiled(run, **self.flags)(*arguments)
         started = time.perf_counter()
         with np.errstate(all="ignore"):
             answer = run.function(*arguments)
-        self.bundle.spend(time.perf_counter() - started, n_rounds)
+        bundle.spend(time.perf_counter() - started, n_rounds)
         return answer
 
     def fold(self, log: LogSteps) -> int:

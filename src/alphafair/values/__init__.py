@@ -6,8 +6,11 @@ from alphafair.values.arrays import Vector as Vector
 from alphafair.values.arrays import frozen as frozen
 from alphafair.values.available import AvailableArms as AvailableArms
 from alphafair.values.decision import ChosenDecision as ChosenDecision
+from alphafair.values.decision import ChosenSlate as ChosenSlate
 from alphafair.values.decision import Decision as Decision
 from alphafair.values.decision import DescribedDecision as DescribedDecision
+from alphafair.values.decision import DescribedSlate as DescribedSlate
+from alphafair.values.decision import SlateDecision as SlateDecision
 from alphafair.values.interval import Interval as Interval
 from alphafair.values.log import Log as Log
 from alphafair.values.protocol import Account as Account

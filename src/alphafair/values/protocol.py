@@ -43,6 +43,7 @@ class Traits:
     reward_range: tuple[float, float] = (0.0, 1.0)
     learns: bool = True  # False if rewards never change its distribution
     feedbacks: tuple[Feedback, ...] = ()  # the allowed values, if the constructor takes a `feedback`
+    slates: bool = False  # True if `choose` and `probabilities` take `k`, the number of arms to show
     contexts_apart: bool = True  # False: the distribution of a context depends on the number of contexts
     style: tuple[str, str] | None = None  # colour and marker in figures; None: chosen automatically
     variants: Callable[[int, int], dict[str, dict[str, Any]]] = lambda n_contexts, n_arms: {"": {}}
@@ -76,6 +77,10 @@ class Policy(Protocol):
     - Many threads may share it: calls are atomic. If it has `cumulative_rewards`, every reward is counted once.
     - With kernels, whole runs equal single steps to the last bit, and its memory does not grow.
 
+    - If `traits.slates`: with `k`, `choose` returns a `SlateDecision` of min(k, available live arms) different arms,
+      from the same single uniform number, and `probabilities` those of being in the slate, which sum to that number.
+      `update` then takes one reward per shown arm, or a mapping from some of the arms to their rewards, each once.
+
     The initial distribution, the effect of a mask, and how close to certainty it comes are up to the policy.
     """
 
@@ -93,6 +98,7 @@ class Policy(Protocol):
     period: int = 0  # the number of times that `new_period` was called
     period_rewards: Vector | Matrix | None = None  # the rewards of arms in this period, if it keeps accounts
     entry_accounts: Vector | Matrix | None = None  # R at the start of this period, if it keeps accounts
+    most_shown: int = 1  # the largest number of arms of a decision that it has learned from
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 

@@ -100,7 +100,7 @@ class AlphaFairAfter(AlphaFair):
     """`AlphaFair` with the slope after the round."""
 
     name: ClassVar[str] = "alpha-fair-after"
-    algorithm = replace(AlphaFair.algorithm, learn=learn_after, learn_in_order=learn_after_in_order)
+    algorithm = replace(AlphaFair.algorithm, learn=learn_after, learn_in_order=learn_after_in_order, draw_slate=None)
     traits = Traits(style=("#661100", "^"))
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:
