@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from alphafair import AlphaFairAdaptive, FairCB, Stream, Uniform, metrics, simulate, streams
 from alphafair.extend import Array, BasePolicy, Feedback, PlainPolicy
-from alphafair.lab.rivals import FairEpsilonGreedy, FairThompson, FairUCB
+from alphafair.lab.rivals.epsilon_greedy import FairEpsilonGreedy
+from alphafair.lab.rivals.thompson import FairThompson
+from alphafair.lab.rivals.ucb import FairUCB
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "effect.svg"
 SEEDS = range(5)
@@ -40,7 +42,8 @@ class Quotas(PlainPolicy):
         counts = self.counts[context]
         bounds = self.sums[context] / counts + 0.1 * np.sqrt(np.log(counts.sum() + 1.0) / counts)
         shown = behind.argmax() if behind.max() > 0.0 else bounds.argmax()
-        return np.eye(len(pulls))[shown]
+        chosen: NDArray[np.float64] = np.eye(len(pulls))[shown]
+        return chosen
 
     def learn(self, context: int, arm: int, propensity: float, reward: float) -> None:
         self.sums[context, arm] += reward
@@ -123,7 +126,7 @@ def main() -> None:
     if chosen.picture:
         PICTURE.parent.mkdir(exist_ok=True)
         drawn = picture(
-            *(measure(title, stream) for title in ("UCB", "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 1"))
+            *(measure(title, stream) for title in ("UCB", "`AlphaFairAdaptive`, \N{GREEK SMALL LETTER ALPHA} = 0.5"))
         )
         PICTURE.write_text(drawn, encoding="utf-8")
         return

@@ -5,16 +5,21 @@ from __future__ import annotations
 import doctest
 import json
 import re
+import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from alphafair import metrics
+from alphafair.cli import app
 from alphafair.lab.arena import (
     ALPHAS,
     DYING_SCENARIOS,
@@ -24,8 +29,9 @@ from alphafair.lab.arena import (
     STEEP_SCENARIOS,
 )
 from alphafair.offline import context_reward_totals, offline_optimum
+from alphafair.values import Interval
 from tests import ROOT
-from tools.site import arena, benchmarks, illustrations
+from tools.site import arena, benchmarks, illustrations, shapes
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
 
@@ -67,8 +73,9 @@ def test_local_links_lead_somewhere(page: Path) -> None:
         if found.parent == DRAWN:
             assert found.stem in illustrations.PICTURES, f"{name(page)} shows {target}: no such picture"
             continue
-        if found.parent == DOCS / "examples":  # made from the gallery
-            found = DOCS / "gallery" / f"{found.stem}.py"
+        if found.parent in (DOCS / "gallery", DOCS / "examples"):  # pages that are made of the scripts of the gallery
+            assert found.stem == "index" or (DOCS / "gallery" / f"{found.stem}.py").exists(), f"{name(page)}: {target}"
+            continue
         assert found.exists(), f"{name(page)} links to {target}"
         assert found.is_relative_to(ROOT), f"{name(page)} links out of the repository: {target}"
         if anchor and "{generated} file" not in found.read_text(encoding="utf-8"):
@@ -97,6 +104,39 @@ def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
     assert (True, "../_generated/tangent.svg") in links(DOCS / "background" / "certificate.md")
 
 
+def commands(page: Path) -> Iterator[list[str]]:
+    """The command lines of a page, without comments."""
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for line in re.findall(r"^\$ (.*?)(?:  +#.*)?$", block, re.MULTILINE):
+            for part in line.split(" && "):
+                yield shlex.split(part)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_exist(page: Path) -> None:
+    """Commands of this package with their options, targets of the Makefile, modules that are run."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for words in commands(page):
+        program = max((k for k, word in enumerate(words) if Path(word).name == "alphafair"), default=None)
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
+        elif words[:2] == ["python", "-m"]:
+            assert find_spec(words[2]), words
+        elif program is not None and words[0] not in ("docker", "install", "useradd", "cp", "pip"):
+            command: Any = typer.main.get_command(app)
+            asked = words[program + 1 :]
+            while asked and hasattr(command, "commands"):
+                command = command.commands[asked.pop(0)]
+            known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+            assert {word.partition("=")[0] for word in asked if word.startswith("-")} <= known, words
+
+
+def test_commands_are_found() -> None:
+    found = [words for page in PAGES for words in commands(page)]
+    assert sum(words[0] == "alphafair" for words in found) > 25
+    assert ["alphafair", "verify", "/backup/shop-2026-11-16.db"] in found
+
+
 @pytest.mark.parametrize(
     "page", [page for page in SITE if ">>> " in page.read_text(encoding="utf-8")], ids=lambda page: page.stem
 )
@@ -108,6 +148,12 @@ def test_examples_run(page: Path) -> None:
 
 def test_the_examples_are_found() -> None:
     assert sum(">>> " in page.read_text(encoding="utf-8") for page in SITE) > 20
+
+
+def value(interval: Interval | None) -> float:
+    assert interval is not None
+    found: float = interval.value
+    return found
 
 
 def shown_tables() -> dict[str, str]:
@@ -147,20 +193,22 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
             for each in match.tuned:
                 rows = tables[f"{words}tuned {each.alpha:g}"].splitlines()
                 (row,) = (row for row in rows if row.startswith(f"| {match.title} |"))
-                assert f"{100 * each.gap_closed.value:.1f}".replace("-0.0", "0.0").replace("-", "\u2212") in row
+                assert f"{100 * value(each.gap_closed):.1f}".replace("-0.0", "0.0").replace("-", "\u2212") in row
                 assert f"({each.setting})" in row
     for match in found.steep:
         ours = match.of("bandit", 2.0)[0]
-        text = f"| {match.title} | 2 | {100 * ours.gap_closed.value:.1f}"
+        text = f"| {match.title} | 2 | {100 * value(ours.gap_closed):.1f}"
         assert text in tables["steep"]
-        assert f"({ours.welfare_ratio.value:.3f})" in tables["steep"]
+        assert f"({value(ours.welfare_ratio):.3f})" in tables["steep"]
     for match in found.dying:
         assert f"| {match.alphas[0]:g} | {match.bound:.3f} | " in tables["dying"]
 
 
 def counts_of_leads(alpha: float) -> tuple[int, int, int, float]:
     """In how many scenarios the adaptive policy is ahead of the best setting, behind and level; the most behind."""
-    leads = [match.best_tuned(alpha).lead for match in arena.results().matches]
+    best = [match.best_tuned(alpha) for match in arena.results().matches]
+    leads = [each.lead for each in best if each is not None and each.lead is not None]
+    assert len(leads) == len(best)
     ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
     most = max(-lead.value for lead in leads if lead.high < 0.0)
     return ahead, behind, len(leads) - ahead - behind, 100.0 * most
@@ -196,7 +244,7 @@ def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
     for match in matches:
         if match.name in kept:
             share = {
-                (score.alpha, score.label): score.gap_closed.value
+                (score.alpha, score.label): value(score.gap_closed)
                 for score in match.scores
                 if score.feedback == "bandit"
             }
@@ -229,7 +277,7 @@ def drawn_texts(figure: Figure) -> list[Text]:
             for tick in axis.get_major_ticks():
                 if not axes.axison or not low <= tick.get_loc() <= high:
                     unseen |= {tick.label1, tick.label2}
-    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
+    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment, unused-ignore]
     return [text for text in texts if text.get_visible() and text.get_text().strip() and text not in unseen]
 
 
@@ -245,7 +293,7 @@ def test_no_text_lies_on_another_or_leaves_the_picture(picture: Figure) -> None:
 
 def test_text_is_readable_at_700_pixels(picture: Figure) -> None:
     pixels_a_point = 700 / picture.get_figwidth() / 72
-    assert min(text.get_fontsize() for text in drawn_texts(picture)) * pixels_a_point >= 10
+    assert min(float(text.get_fontsize()) for text in drawn_texts(picture)) * pixels_a_point >= 10
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
@@ -264,7 +312,7 @@ def test_the_market_is_the_one_on_the_page() -> None:
     page = METHOD.read_text(encoding="utf-8")
     for query, row in zip(illustrations.QUERIES, illustrations.PAYS, strict=True):
         assert f"| a visitor for {query} | {' | '.join(map(str, row))} |" in page
-    assert f"| | {' | '.join(illustrations.SELLERS)} |" in page
+    assert f"| | {' | '.join(shapes.SELLERS)} |" in page
 
 
 def test_the_account_is_that_of_the_run_on_the_page() -> None:

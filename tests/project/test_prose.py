@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.test_docs import DOCS, FENCED, PAGES, ROOT, SITE, name
+from tests import ROOT
+from tests.project.test_docs import DOCS, FENCED, PAGES, SITE, name
 
 MOST_LINES = 120  # of README.md
 MOST_WORDS = 40  # of a sentence that tells how to do something

@@ -22,11 +22,9 @@ def read(name: str) -> list[list[str]]:
 
 
 def tables() -> str:
-    """A section per part of the benchmarks and day, then the accuracy of estimates from logs."""
+    """A table per part of the benchmarks and day, then the accuracy of estimates from logs."""
     heading, *rows = read("measured.csv")
     parts = []
-    for section, found in groupby(rows, key=lambda row: row[0]):
-        parts.append(f"## {section}\n")
-        for day, lines in groupby(found, key=lambda row: row[1]):
-            parts += [f"Measured on {day}:\n", table([heading[2:], *(line[2:] for line in lines)]), ""]
-    return "\n".join([*parts, "## Accuracy of estimates from logs\n", table(read("accuracy.csv"))])
+    for (section, day), lines in groupby(rows, key=lambda row: row[:2]):
+        parts += [f"**{section}**, {day}:\n", table([heading[2:], *(line[2:] for line in lines)]), ""]
+    return "\n".join([*parts, "**Accuracy of estimates from logs**:\n", table(read("accuracy.csv"))])
