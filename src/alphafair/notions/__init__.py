@@ -10,5 +10,6 @@ from alphafair.notions.fair_learn import FairLearn as FairLearn
 from alphafair.notions.rate_ucb import RateUCB as RateUCB
 from alphafair.notions.lfg import LFG as LFG
 from alphafair.notions.fairx import FairX as FairX
+from alphafair.notions.promised import Promised as Promised
 
-NOTIONS: tuple[type[BasePolicy], ...] = (FairLearn, RateUCB, LFG, FairX)
+NOTIONS: tuple[type[BasePolicy], ...] = (FairLearn, RateUCB, LFG, FairX, Promised)
