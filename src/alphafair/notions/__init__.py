@@ -13,6 +13,7 @@ from alphafair.notions.fair_bandits import FairBandits as FairBandits
 from alphafair.notions.fairx import FairX as FairX
 from alphafair.notions.bandit_q import BanditQ as BanditQ
 from alphafair.notions.guaranteed_revenue import GuaranteedRevenue as GuaranteedRevenue
+from alphafair.notions.constrained_greedy import ConstrainedGreedy as ConstrainedGreedy
 from alphafair.notions.nash_confidence_bound import NashConfidenceBound as NashConfidenceBound
 from alphafair.notions.horizon_fair import HorizonFair as HorizonFair
 from alphafair.notions.promised import Promised as Promised
@@ -25,6 +26,7 @@ NOTIONS: tuple[type[BasePolicy], ...] = (
     FairX,
     BanditQ,
     GuaranteedRevenue,
+    ConstrainedGreedy,
     NashConfidenceBound,
     HorizonFair,
     Promised,
