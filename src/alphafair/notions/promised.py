@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.algorithms import POLICIES
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, Labels
 from alphafair.math.distributions import draw_arm
@@ -89,9 +88,9 @@ class Promised(PlainPolicy):
 
     Parameters
     ----------
-    policy
-        A policy with bandit feedback, which is copied; or the number of contexts, with the arguments `n_arms` and
-        `inside` in place of a policy.
+    n_contexts
+        A policy with bandit feedback, which is copied; or the number of contexts, with `n_arms` and `inside` in place
+        of a policy.
     n_arms
         The number of arms, if no policy is passed.
     inside
@@ -146,7 +145,7 @@ class Promised(PlainPolicy):
 
     def __init__(
         self,
-        policy: BasePolicy | int,
+        n_contexts: BasePolicy | int,
         n_arms: int | None = None,
         *,
         inside: Mapping[str, Any] | None = None,
@@ -156,14 +155,14 @@ class Promised(PlainPolicy):
         groups: Groups | Labels | None = None,
         seed: int | None = None,
     ) -> None:
-        if isinstance(policy, BasePolicy):
+        if isinstance(n_contexts, BasePolicy):
             for argument, value in (("n_arms", n_arms), ("inside", inside), ("groups", groups)):
                 if value is not None:
                     raise InvalidArgument(argument, "None beside a policy", value, "The policy has its own.")
-            _kind(policy.name)
-            self._inside: BasePolicy = copy.deepcopy(policy)
+            _kind(n_contexts.name)
+            self._inside: BasePolicy = copy.deepcopy(n_contexts)
         else:
-            self._inside = _made(policy, n_arms, EFFICIENT if inside is None else inside, groups)
+            self._inside = _made(n_contexts, n_arms, EFFICIENT if inside is None else inside, groups)
         if self._inside.feedback is not Feedback.BANDIT:
             repair = "Pass feedback='bandit' to it, or choose another."
             raise InvalidArgument("policy", "one with bandit feedback", self._inside, repair)
@@ -423,10 +422,9 @@ class Promised(PlainPolicy):
 
 def _kind(name: Any) -> type[BasePolicy]:
     """Return the class of a policy by its name."""
-    from alphafair.notions import NOTIONS  # which imports this module
+    from alphafair.notions import find  # which imports this module
 
-    known = {**POLICIES, **{kind.name: kind for kind in NOTIONS}}
-    return known[validate.choice("inside['policy']", name, known)]
+    return find(name, "inside['policy']")
 
 
 def _made(n_contexts: Any, n_arms: Any, inside: Any, groups: GroupsLike | None) -> BasePolicy:
