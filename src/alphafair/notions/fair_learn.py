@@ -19,7 +19,7 @@ from alphafair.notions._counts import (
     default_share,
     draw_largest,
     per_arm,
-    refuse_sum,
+    refuse_too_many,
     upper_bounds,
 )
 from alphafair.notions._pulls import A, N, behind, count_learned, expect, forgo
@@ -127,4 +127,4 @@ class FairLearn(PerArmPolicy):
         return {name: self.settings[name] for name in S._fields}
 
     def _check_n_live(self, n_live: int) -> None:
-        refuse_sum("shares", self.settings["shares"], n_live, high=1.0)
+        refuse_too_many("shares", self.settings["shares"], n_live, open_end=True)

@@ -26,7 +26,7 @@ from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, Labels
 from alphafair.math.distributions import draw_arm
-from alphafair.notions._counts import PerArm, default_share, of_arms, per_arm, refuse_sum
+from alphafair.notions._counts import PerArm, default_share, of_arms, per_arm, refuse_too_many
 from alphafair.policy import archive
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import DAMAGED
@@ -411,7 +411,7 @@ class Promised(PlainPolicy):
 
     def _check_n_live(self, n_live: int) -> None:
         if self.settings["of"] == "pulls":
-            refuse_sum("rates", self.settings["rates"], n_live, high=1.0)
+            refuse_too_many("rates", self.settings["rates"], n_live, open_end=False)
 
     def _stepper_of(self, *arguments: Any) -> Any:
         flags, bundle, _ = arguments

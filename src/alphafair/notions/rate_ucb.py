@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm
-from alphafair.notions._counts import C, K, add_reward, default_share, draw_largest, refuse_sum, upper_bounds
+from alphafair.notions._counts import C, K, add_reward, default_share, draw_largest, refuse_too_many, upper_bounds
 from alphafair.notions.fair_learn import SQRT_2
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
@@ -108,4 +108,4 @@ class RateUCB(BasePolicy):
         return self.settings
 
     def _check_n_live(self, n_live: int) -> None:
-        refuse_sum("pull_share", self.settings["pull_share"], n_live, high=1.0)
+        refuse_too_many("pull_share", self.settings["pull_share"], n_live, open_end=True)
