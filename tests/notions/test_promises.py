@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFairAdaptive, AlphaFairBandit, FairCB, Groups, Stream, jit, metrics, notions, simulate
+from alphafair import (
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    FairCB,
+    Groups,
+    Stream,
+    context_reward_totals,
+    jit,
+    metrics,
+    notions,
+    offline_optimum,
+    simulate,
+)
 from alphafair.notions import NOTIONS
 from tests import INTERPRETED
 
@@ -86,18 +98,18 @@ def lfg(kind: Any, worlds: tuple[str, ...] = WORLDS, delays: tuple[int, ...] = D
 
 
 def fair_bandits(kind: Any) -> None:
-    """p_i > p_k only if mu_i > mu_k: at most 5% of runs may break it, and of 60 runs 10 do with probability 1e-3."""
-    means, broken, separated = np.array([0.1, 0.5, 0.52, 0.9]), 0, 0
-    for seed in range(60):
+    """p_i > p_k only if mu_i > mu_k: at most 5% of runs may break it, and of 40 runs 8 do with probability 1e-3."""
+    means, broken, separated = np.array([0.05, 0.5, 0.52, 0.95]), 0, 0
+    for seed in range(40):
         rng = np.random.default_rng(seed)
-        rewards = (rng.random((N_ROUNDS // 5, 4)) < means).astype(float)
+        rewards = (rng.random((N_ROUNDS // 2, 4)) < means).astype(float)
         policy = kind(1, 4)
         simulate(policy, Stream.from_arrays(np.zeros(len(rewards), dtype=np.int32), rewards), seed=seed)
         p = policy.probabilities(0)
         broken += bool((np.diff(p) < 0.0).any())  # arms leave for ever, so the end shows every mistake
         separated += bool(p[0] == 0.0)
+        assert broken <= 7, f"{broken} of {seed + 1} runs favoured a worse arm"
     assert separated > 30
-    assert broken <= 9, f"{broken} of 60 runs favoured a worse arm"
 
 
 def fairx(kind: Any) -> None:
@@ -173,7 +185,8 @@ def horizon_fair(kind: Any) -> None:
     stream = world("stationary", 4 * N_ROUNDS)
     for alpha in (0.9, 2.0):
         earned = simulate(kind(3, 5, alpha=alpha, low=0.1), stream, seed=0).final
-        ratio = metrics.welfare_ratio(earned, stream, alpha)
+        best = offline_optimum(context_reward_totals(stream), alpha).accounts
+        ratio = metrics.welfare(earned, alpha) / metrics.welfare(best, alpha)
         assert ratio > 0.95, f"welfare {ratio:.3f} of the best fixed policy's at alpha {alpha}"
 
 

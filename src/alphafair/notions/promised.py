@@ -374,13 +374,12 @@ class Promised(PlainPolicy):
         archive.check_kind(own, self.name, self._version)
         version = int(archive.array_of(state, f"{INSIDE}version", np.int64, ()))
         arrays.pop("version")
-        settings = {**self._settings_inside(), **{k: v for k, v in state.settings.items() if k == "groups"}}
-        settings |= {name: state.settings.get(name) for name in ("n_contexts", "n_arms")}
-        name = settings.pop("policy")
-        inside = State(name, version, settings, state.rng, arrays)
-        rest = {key: value for key, value in settings.items() if key not in ("n_contexts", "n_arms")}
-        made = archive.build(type(self._inside), self._inside.n_contexts, archive.live_of(state), rest, None)
-        made.restore(inside)
+        n_contexts = validate.integer("state.settings['n_contexts']", state.settings.get("n_contexts"), low=1)
+        settings = dict(self._inside._settings_for(n_contexts))
+        shared = ("groups", "n_contexts", "n_arms")
+        settings |= {name: state.settings[name] for name in shared if name in state.settings}
+        made = copy.deepcopy(self._inside)
+        made.restore(State(made.name, version, settings, state.rng, arrays))
         with self._lock:
             super().restore(own)
             self._inside = made
