@@ -14,7 +14,7 @@ from alphafair import Engine, streams
 from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.lab.plan import KINDS, Contender
-from alphafair.notions import NOTIONS, FairLearn
+from alphafair.notions import NOTIONS
 from alphafair.precompile import every_kernel, kernels_of, parse
 
 
@@ -48,7 +48,7 @@ def test_plans_find_them() -> None:
     assert Contender("", "fair-learn", (("shares", "0.2 / N"),)).make(stream, 0.9).settings["shares"] == 0.05
 
 
-def test_the_command_line_finds_them(tmp_path: Path) -> None:
+def test_the_command_line_finds_them() -> None:
     named = [f"--policy={kind.name}" for kind in NOTIONS if kind.name != "promised"]
     done = CliRunner().invoke(app, ["simulate", *named, "--rounds=60", "--contexts=2", "--arms=3", "--json"])
     assert done.exit_code == 0, done.output
@@ -67,16 +67,18 @@ def test_the_engine_plays_and_replays_them_once_they_are_registered(
     settings: dict[str, dict[str, Any]] = {
         kind.name: kind.traits.variants(1, 3)[""] for kind in NOTIONS if kind.feedback == "bandit"
     }
-    with Engine(tmp_path / "ledger.db") as engine:
+    with Engine.open(tmp_path / "ledger.db", seed=1) as engine:
         for name, given in settings.items():
             engine.create(name, policy=name, arms=["a", "b", "c"], **given)
             for k in range(12):
-                decision = engine.decide(name, f"visitor {k % 2}")
+                receipt = engine.decide(name, f"visitor {k % 2}", id=f"{name} {k}")
+                assert receipt.arm in ("a", "b", "c")
                 if k % 3:
-                    engine.reward(name, decision.id, 0.5)
-        before = {name: engine.probabilities(name, "visitor 0") for name in settings}
-    with Engine(tmp_path / "ledger.db") as engine:
-        for name, expected in before.items():
-            assert engine.probabilities(name, "visitor 0") == expected
-            assert engine.verify(name)
-    assert FairLearn.name in before
+                    engine.reward(f"{name} {k}", 0.5, experiment=name)
+            engine.add_arm(name, "d")
+            engine.retire_arm(name, "a")
+            engine.decide(name, "visitor 0")
+        n_events = engine.verify()
+    with Engine.open(tmp_path / "ledger.db") as engine:
+        assert engine.verify() == n_events
+        assert set(engine.experiments()) == set(settings)

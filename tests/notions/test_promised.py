@@ -134,6 +134,8 @@ def test_groups_of_constrained_greedy_grow() -> None:
     assert policy.probabilities(0).sum() == pytest.approx(1.0)  # the ceiling of the only group left is raised
     tight = notions.ConstrainedGreedy(1, 2, low=[0.5, 0.5], high=Groups(None).entitlements)
     np.testing.assert_allclose(tight.probabilities(0), 0.5)
+    thin = notions.ConstrainedGreedy(1, 10, high=0.1)  # ten times 0.1 is below 1
+    np.testing.assert_allclose(thin.probabilities(0), 0.1)
     empty = notions.ConstrainedGreedy(1, 2, high=[0.0, 1.0])
     np.testing.assert_allclose(empty.probabilities(0), [0.0, 1.0])
     empty.retire(1)
