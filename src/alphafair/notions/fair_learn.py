@@ -121,6 +121,7 @@ class FairLearn(PerArmPolicy):
             "tolerance": validate.number("tolerance", tolerance, low=0.0, high=float("inf")),
             "width": validate.number("width", width, low=0.0, high=100.0),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

@@ -161,4 +161,5 @@ class GuaranteedRevenue(PerArmPolicy):
 
     def __init__(self, n_contexts: int, n_arms: int, *, rates: PerArm, seed: int | None = None) -> None:
         n_arms = validate.integer("n_arms", n_arms, low=1)
-        super().__init__(n_contexts, n_arms, settings={"rates": per_arm("rates", rates, n_arms)}, seed=seed)
+        self.rates = per_arm("rates", rates, n_arms)
+        super().__init__(n_contexts, n_arms, settings={"rates": self.rates}, seed=seed)

@@ -154,6 +154,7 @@ class LFG(PerArmPolicy):
             "eta": validate.number("eta", eta, low=0.0, high=float("inf"), low_open=True),
             "width": validate.number("width", width, low=0.0, high=100.0),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

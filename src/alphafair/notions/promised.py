@@ -181,6 +181,8 @@ class Promised(PlainPolicy):
         if of == "pulls" and total > 1.0 + 1e-12:
             allowed = f"numbers in [0, 1] with a sum of at most 1 over {n_live} arms"
             raise InvalidArgument("rates", allowed, rates, "Lower them.")
+        self.inside = own["inside"] if inside is None else dict(inside)
+        self.of, self.rates, self.tolerance = of, given, own["tolerance"]
         super().__init__(self._inside.n_contexts, len(live), settings=own, seed=seed)
         if not live.all():
             self._start(live)
@@ -310,7 +312,8 @@ class Promised(PlainPolicy):
         """Change alpha of the policy inside."""
         with self._lock:
             self._inside.set_alpha(alpha)
-            self.settings = {**self.settings, "inside": self._settings_inside()}
+            self.inside = self._settings_inside()
+            self.settings = {**self.settings, "inside": self.inside}
 
     def new_period(self, carry: float = 0.5) -> None:
         """Start a period of the policy inside; promises go on."""

@@ -102,6 +102,7 @@ class RateUCB(BasePolicy):
             "pull_share": validate.number("pull_share", share, low=0.0, high=most, low_open=True, high_open=True),
             "width": validate.number("width", width, low=0.0, high=100.0),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:
