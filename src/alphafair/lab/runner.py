@@ -44,7 +44,7 @@ COMPUTING = (  # all code that a table depends on
     "tables.py",
     *(
         f"{name}/*.py"
-        for name in ("algorithms", "data", "lab/rivals", "math", "offline", "policy", "streams", "values")
+        for name in ("algorithms", "data", "lab/rivals", "math", "notions", "offline", "policy", "streams", "values")
     ),
     *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
     *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan")),
