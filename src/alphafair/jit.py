@@ -50,9 +50,9 @@ Mode = Literal["auto", "now", "off"]
 
 _PACKAGE = Path(__file__).parent
 # files and folders with kernels
-FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rivals")
+FOLDERS = ("math", "algorithms", "policy/loops", "policy/memory", "offline", "evaluation", "lab/rivals", "notions")
 # files and folders on which the states of an engine depend
-OF_STATES = ("math", "algorithms", "policy/loops", "policy/memory", "policy/arms", "policy/group_accounts")
+OF_STATES = ("math", "algorithms", "notions", "policy/loops", "policy/memory", "policy/arms", "policy/group_accounts")
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # no kernel divides by zero, so none tests for it
     "forceinline": True,  # a call costs as much as ten arms, mostly for counting references to arrays

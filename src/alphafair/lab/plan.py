@@ -20,11 +20,16 @@ from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.data.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 from alphafair.lab.rivals import RIVALS
+from alphafair.notions import NOTIONS
 from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
 from alphafair.run import accepted, known_settings, simulate, simulate_against
 from alphafair.values import Adversary, Feedback, Matrix, Policy, Stream, Trace, Vector
 
-KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in RIVALS}}
+KINDS: dict[str, type[BasePolicy]] = {
+    **POLICIES,
+    **{kind.name: kind for kind in RIVALS},
+    **{kind.name: kind for kind in NOTIONS},
+}
 SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY, SMOKE_RECORDS, SMOKE_SETTINGS = 400, 3, 20, 5, 2
 SMOKE_RATINGS = (("n_rounds", SMOKE_ROUNDS), ("n_contexts", 10), ("n_arms", 19))
 SMALLER_MIN_RATINGS = (500, 50)  # where no user has as many ratings as an experiment asks for

@@ -1,0 +1,15 @@
+"""Published notions of fairness, each as a policy, to be compared with each other and with alpha-fairness.
+
+Import them from here; `import alphafair` loads none of them. Plans, the arena and the command line find them by name,
+the engine and the service after `alphafair.register(FairLearn)`.
+"""
+# ruff: noqa: I001 - not sorted: this is the order of every table and figure
+
+from alphafair.policy.base import BasePolicy
+from alphafair.notions.fair_learn import FairLearn as FairLearn
+from alphafair.notions.rate_ucb import RateUCB as RateUCB
+from alphafair.notions.lfg import LFG as LFG
+from alphafair.notions.fairx import FairX as FairX
+from alphafair.notions.promised import Promised as Promised
+
+NOTIONS: tuple[type[BasePolicy], ...] = (FairLearn, RateUCB, LFG, FairX, Promised)
