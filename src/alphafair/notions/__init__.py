@@ -9,7 +9,25 @@ from alphafair.policy.base import BasePolicy
 from alphafair.notions.fair_learn import FairLearn as FairLearn
 from alphafair.notions.rate_ucb import RateUCB as RateUCB
 from alphafair.notions.lfg import LFG as LFG
+from alphafair.notions.fair_bandits import FairBandits as FairBandits
 from alphafair.notions.fairx import FairX as FairX
+from alphafair.notions.bandit_q import BanditQ as BanditQ
+from alphafair.notions.guaranteed_revenue import GuaranteedRevenue as GuaranteedRevenue
+from alphafair.notions.constrained_greedy import ConstrainedGreedy as ConstrainedGreedy
+from alphafair.notions.nash_confidence_bound import NashConfidenceBound as NashConfidenceBound
+from alphafair.notions.horizon_fair import HorizonFair as HorizonFair
 from alphafair.notions.promised import Promised as Promised
 
-NOTIONS: tuple[type[BasePolicy], ...] = (FairLearn, RateUCB, LFG, FairX, Promised)
+NOTIONS: tuple[type[BasePolicy], ...] = (
+    FairLearn,
+    RateUCB,
+    LFG,
+    FairBandits,
+    FairX,
+    BanditQ,
+    GuaranteedRevenue,
+    ConstrainedGreedy,
+    NashConfidenceBound,
+    HorizonFair,
+    Promised,
+)

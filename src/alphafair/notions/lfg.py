@@ -117,8 +117,8 @@ class LFG(PerArmPolicy):
     >>> from alphafair.notions import LFG
     >>> stream = streams.ratings(n_rounds=2000, n_contexts=2, n_arms=4)
     >>> trace = simulate(LFG(2, 4, shares=0.2), stream, seed=0)
-    >>> bool(trace.pulls.min() >= 400 - 10)
-    True
+    >>> int(trace.pulls.min())  # 400 are promised, in the long run
+    419
 
     References
     ----------

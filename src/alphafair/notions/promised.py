@@ -126,8 +126,8 @@ class Promised(PlainPolicy):
     >>> from alphafair.notions import Promised
     >>> stream = streams.ratings(n_rounds=2000, n_contexts=2, n_arms=4)
     >>> policy = Promised(AlphaFairAdaptive(2, 4, alpha=0), rates=0.2, tolerance=10)
-    >>> int(simulate(policy, stream, seed=0).pulls.min()) >= 400 - 10
-    True
+    >>> int(simulate(policy, stream, seed=0).pulls.min())  # at least 400 - 10
+    397
     """
 
     name: ClassVar[str] = "promised"
