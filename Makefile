@@ -68,7 +68,7 @@ sbom: $(VENV)/installed-lock
 		--output-file dist/sbom.json
 
 clean:
-	rm -rf $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) output report arena notions dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -9,6 +9,7 @@ What cannot be known is None.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import metrics, validate
 from alphafair.errors import InvalidArgument
+from alphafair.lab.plan import half_of_uniform as rates_of_half
 from alphafair.values import Log, Matrix, Stream, Vector
 
 SLOPE = 4.0  # of the merit exp(slope mu)
@@ -52,8 +54,7 @@ def half_of_uniform(stream: Stream) -> Promises:
     ([0.125, 0.125, 0.125, 0.125], [0.09, 0.048, 0.049, 0.083])
     """
     n = stream.n_arms
-    rates = stream.reward_table[stream.items].mean(axis=0) / (2.0 * n)
-    return Promises(np.full(n, 0.5 / n), rates, np.arange(n) % 2 == 0)
+    return Promises(np.full(n, 0.5 / n), rates_of_half(stream), np.arange(n) % 2 == 0)
 
 
 class Fairness(NamedTuple):
@@ -78,6 +79,39 @@ class Fairness(NamedTuple):
     favoured: float | None = None  # `metrics.favouring`; 0
     outside_bounds: float | None = None  # mean over rounds of how far p(group) of the context is outside; 0
     nash_rounds: float | None = None  # exp mean log of sum_i p_ti mu_i; high
+
+
+class Measure(NamedTuple):
+    """How tables and figures write a measure."""
+
+    title: str
+    meaning: str  # with what is best
+    text: Callable[[float], str]
+    is_wide: bool = False  # of values over several orders of magnitude
+
+
+_TWO, _THREE = "{:.2f}".format, "{:.3f}".format
+MEASURES: Mapping[str, Measure] = {  # in the order of columns
+    "reward": Measure("reward", "mean reward per round; high", _THREE),
+    "welfare_1": Measure("W 1", "geometric mean of the accounts; high", "{:,.0f}".format),
+    "welfare_2": Measure("W 2", "harmonic mean of the accounts; high", "{:,.0f}".format),
+    "least_account": Measure("min", "the least account; high", "{:,.0f}".format),
+    "jain_index": Measure("Jain", "Jain's index of the accounts; 1", _TWO),
+    "least_reward": Measure("least reward", "the least account over the mean one; 1", _TWO),
+    "least_pulls": Measure("least pulls", "the fewest pulls of an arm over an equal share; 1", _TWO),
+    "least_probability": Measure("least p", "the least probability over an equal one; 1", _TWO),
+    "lapse": Measure("lapse", "the most pulls that an arm was behind its promise; at most 0", "{:,.0f}".format, True),
+    "rate_shortfall": Measure("rate short", "the part of a promised reward that an arm lacks; 0", "{:.0%}".format),
+    "merit": Measure("merit", "distance of exposure to merit; 0", _TWO),
+    "favoured": Measure("favoured", "by how much a worse arm is favoured; 0", _TWO),
+    "outside_bounds": Measure("halves", "how far half of the arms is outside its bounds; 0", _TWO),
+    "envy": Measure("envy", "how much better off an arm would be in the rounds of another; 0", _TWO, True),
+    "proportional": Measure("prop.", "the least account over an n-th of all it could be; at least 1", _TWO),
+    "unstable": Measure("unstable", "shares of reward that change hands between the halves of a run; 0", _TWO),
+    "wait": Measure("wait", "the most rounds in a row without some arm; low", "{:,.0f}".format, True),
+    "nash_rounds": Measure("Nash rounds", "geometric mean of the expected rewards of the rounds; high", _THREE),
+    "least_context": Measure("least context", "the least reward of a context over its best; 1", _TWO),
+}
 
 
 def fairness_of(
