@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: run serve check test soak bench lint lock sbom clean
+.PHONY: run serve docs docs-serve check test pythons soak bench lint lock sbom dist clean
 
 run: $(VENV)/installed-lab
 	$(BIN)/alphafair reproduce
@@ -13,6 +13,14 @@ run: $(VENV)/installed-lab
 # The service, and a shop whose visitors use it; Ctrl-C stops the service too.
 serve: $(VENV)/installed-service
 	$(BIN)/python examples/shop/run.py
+
+# The site, from docs/ and the code: nothing is fetched, and a warning is an error.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
+	@echo "The site is in docs/_build/html; make docs-serve opens it."
+
+docs-serve: docs
+	$(BIN)/python tools/serve_docs.py
 
 # In two minutes: the fast tests of what has changed, style and types.
 check: $(VENV)/installed-test
@@ -27,6 +35,11 @@ test: $(VENV)/installed-test $(VENV)/installed-generators
 	$(PYTEST)
 	$(BIN)/python -m tests.interpreted
 	$(MAKE) --no-print-directory lint
+
+# What is published, installed into bare environments on every Python that is found, with each extra, and the quick part of
+# the suite there. PYTHONS="3.12 3.13" and ONLY="base suite" for some of it.
+pythons: $(VENV)/installed-test
+	$(BIN)/python -m tests.wheels $(if $(PYTHONS),--python $(PYTHONS)) $(if $(ONLY),--only $(ONLY))
 
 # Weekly and before a release: the tests at full sizes, random searches, fuzzing on both stores, and the seeded faults.
 SECONDS ?= 600
@@ -67,15 +80,20 @@ sbom: $(VENV)/installed-lock
 	$(BIN)/cyclonedx-py requirements requirements/service.txt --pyproject pyproject.toml --output-reproducible \
 		--output-file dist/sbom.json
 
+# What is published, in dist/, checked; with TAG=v1.0.0 also whether that is this version and CHANGELOG.md has it.
+dist: $(VENV)/installed-test
+	$(BIN)/python tools/build_release.py $(if $(TAG),--tag $(TAG))
+
 clean:
 	rm -rf $(VENV) output report arena notions dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		docs/_build docs/_generated docs/examples docs/reference/names \
 		.import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# What an extra of pyproject.toml installs: lab, service, test or bench.
+# What an extra of pyproject.toml installs: lab, service, docs, test or bench.
 $(VENV)/installed-%: pyproject.toml client/pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --editable ".[$*]"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable ./client

@@ -30,9 +30,9 @@ from alphafair import (
 from alphafair.jit import repeated
 from alphafair.math.floors import GroupMemory, group_memory, project_on_floors
 from alphafair.offline import context_reward_totals
-from docs.illustrations import listed_twice
 from tests import INTERPRETED, naive_groups
 from tests.algorithms.test_events import GROUPS, KINDS
+from tools.site.illustrations import listed_twice
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -305,9 +305,9 @@ def test_a_broken_policy_fails_the_right_check(kind: type) -> None:
 
 
 def test_every_check_is_documented() -> None:
-    page = (EXAMPLES.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = (EXAMPLES.parent / "docs" / "howto" / "write_a_policy.md").read_text(encoding="utf-8")
     for name in checks.CHECKS:
-        assert name.replace("_", " ") in page, f"docs/cli.md does not say which promise {name} is about"
+        assert name.replace("_", " ") in page, f"write_a_policy.md does not say which promise {name} is about"
 
 
 def test_every_check_fails_for_some_broken_policy() -> None:

@@ -23,7 +23,7 @@ import alphafair
 from alphafair import POLICIES, Decision, State, checks, figures, load_policy, register, simulate, streams
 from alphafair.cli import app
 from tests import ROOT
-from tests.project.test_docs import tool
+from tools.site import policies
 
 GUIDE = ROOT / "CONTRIBUTING.md"
 
@@ -155,10 +155,9 @@ def test_its_snapshots_are_loaded(kind: type[Any]) -> None:
     assert other.probabilities(0).tolist() == policy.probabilities(0).tolist()
 
 
-def test_with_its_line_it_would_be_in_the_readme(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tool("paste_policies")
-    monkeypatch.setitem(table.CLASSES, "ContextualHedge", kind)
+def test_with_its_line_it_would_be_in_the_reference(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(policies.CLASSES, "ContextualHedge", kind)
     row = "| `ContextualHedge` | full | Maximise the sum of rewards in every context, seeing all of them. |"
-    assert row in table.refreshed(table.PAGE.read_text(encoding="utf-8"))
+    assert row in policies.table()
     assert alphafair.ContextualHedge is kind
     monkeypatch.delattr(alphafair, "ContextualHedge")

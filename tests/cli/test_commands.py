@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import pkgutil
 import re
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,6 +24,7 @@ from alphafair.cli import app
 from alphafair.offline import context_reward_totals
 from alphafair.values import Feedback
 from tests import ROOT
+from tools.site import commands as reference
 
 DOCS = ROOT / "docs"
 COMMANDS = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
@@ -538,27 +536,24 @@ def test_settings_are_literals_or_strings() -> None:
 # docs
 
 
-def paste_help() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("paste_help", DOCS / "paste_help.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_pasted_help_is_up_to_date() -> None:
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
-    if f"<!-- formatted by typer {version('typer')} -->" in page:
-        assert paste_help().refreshed(page) == page, "run: python docs/paste_help.py"
-    words = " ".join(page.split())
+def test_the_reference_has_the_help_of_every_command() -> None:
+    found = dict(reference.commands())
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert sorted(commands) == sorted(COMMANDS)
-    for name, command in commands.items():  # another version of typer lays the same words out otherwise
+    assert {words[0] for words in found if words} == set(commands)
+    assert {words[1] for words in found if len(words) == 2 and words[0] == "keys"} == {*commands["keys"].commands}
+    for name, command in commands.items():
         assert (command.help or "").split("\n")[0] == package.COMMANDS[name], "the program's help has another sentence"
-        assert f"<!-- paste: alphafair {name} --help -->" in page
+        words = " ".join(found[name,].split())
         for parameter in command.params:
             assert (parameter.help or "") in words
+    page = reference.help_pages()
+    assert "\n## alphafair keys\n" in page
+    assert "\n### alphafair keys create\n" in page
+
+
+def test_the_reference_shows_what_a_terminal_shows(tmp_path: Path) -> None:
+    assert reference.output_of("simulate --help").endswith(f"\n{dict(reference.commands())['simulate',]}```\n")
 
 
 def test_feedbacks_are_the_two_that_the_docs_explain() -> None:

@@ -1,4 +1,4 @@
-"""docs/snapshots.md: every entry of every snapshot, with its shape; and snapshots of other versions are refused."""
+"""The reference: every entry of every snapshot, with its shape; and snapshots of other versions are refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from alphafair import POLICIES, AlphaFair, AlphaFairAdaptive, BasePolicy, InvalidArgument, State, load_policy
-from docs import make_snapshots
 from tests import ROOT
+from tools.site import snapshots
 
 OLD = ROOT / "tests" / "fixtures" / "snapshots"
 SIZES = {"contexts": 5, "arms": 7, "live": 6, "groups": 3, "terms": 4}
@@ -36,15 +36,13 @@ def trained(policy: BasePolicy, **more: Any) -> BasePolicy:
 
 def documented(kind: type[BasePolicy], feedback: str, alpha: float | None = 0.5) -> dict[str, tuple[int, ...]]:
     """What the page says about a policy, of these sizes."""
-    page = make_snapshots.PAGE.read_text(encoding="utf-8")
+    page = snapshots.of_policies()
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
     which = "alpha < 1" if alpha is None or alpha < 1 else "alpha from 1 on"
     titles = [", ".join([kind.__name__, *more]) for more in ([], [which], [f"{feedback} feedback", which])]
     titles.append(f"{kind.__name__}, {feedback} feedback")
     section = next((sections[title] for title in titles if title in sections), None)
-    assert section is not None, (
-        f"docs/snapshots.md has none of the sections {titles}: add one to docs/make_snapshots.py"
-    )
+    assert section is not None, f"the reference has none of the sections {titles}: see tools/site/snapshots.py"
     rows = re.findall(r"^\| `(\w+)` \| \((.*?)\) \|", section, re.MULTILINE)
     return {name: shape(axes) for name, axes in rows}
 
@@ -58,19 +56,18 @@ def found(policy: BasePolicy) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in policy.snapshot().arrays.items()}
 
 
-def test_the_page_is_what_the_layouts_say() -> None:
-    page = make_snapshots.PAGE.read_text(encoding="utf-8")
-    assert page == make_snapshots.page(), "run: python docs/make_snapshots.py"
+def test_the_page_says_which_version_a_policy_has() -> None:
+    page = (ROOT / "docs" / "reference" / "snapshots.md").read_text(encoding="utf-8")
     assert "the version of its entries (5 for AlphaFairAdaptive and\nAlphaFair, 4 for all other policies)" in page
     assert {kind.name for kind in POLICIES.values() if kind._version == 5} == {"alpha-fair-adaptive", "alpha-fair"}
     assert {kind._version for kind in POLICIES.values()} == {4, 5}
 
 
 def test_every_meaning_belongs_to_an_entry() -> None:
-    layouts = [(kind, algorithm.layout) for kind, _, algorithm in make_snapshots.algorithms()]
-    names = {(kind.name, entry.name) for kind, layout in layouts for entry in make_snapshots.entries(kind, layout)}
-    assert {*make_snapshots.MEANINGS} == {name for _, name in names}
-    assert {*make_snapshots.ONLY_HERE} <= names
+    layouts = [(kind, algorithm.layout) for kind, _, algorithm in snapshots.algorithms()]
+    names = {(kind.name, entry.name) for kind, layout in layouts for entry in snapshots.entries(kind, layout)}
+    assert {*snapshots.MEANINGS} == {name for _, name in names}
+    assert {*snapshots.ONLY_HERE} <= names
 
 
 @pytest.mark.parametrize(("kind", "settings"), MADE)
@@ -104,7 +101,7 @@ def test_entries_with_features(of_arms: bool) -> None:
     policy = trained(AlphaFairAdaptive(5, 7, alpha=0.5, n_features=3, **settings), features=shown)
     arrays = found(policy)
     columns = 1 if of_arms else 6
-    for entry in make_snapshots.of_features():
+    for entry in snapshots.of_features():
         axes = entry.shape.replace("terms (terms + 1)/2", "10")
         assert arrays.pop(entry.name) == shape(axes, columns=columns), entry.name
     assert not [name for name in arrays if name.startswith("feature_")]

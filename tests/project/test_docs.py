@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
-import inspect
 import json
 import re
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-import alphafair
 from alphafair import metrics
-from alphafair.algorithms import POLICIES
 from alphafair.lab.arena import (
     ALPHAS,
     DYING_SCENARIOS,
@@ -29,13 +24,17 @@ from alphafair.lab.arena import (
     STEEP_SCENARIOS,
 )
 from alphafair.offline import context_reward_totals, offline_optimum
-from docs import illustrations
 from tests import ROOT
+from tools.site import arena, illustrations
 
 pytestmark = pytest.mark.compiled  # forty thousand rounds for each of twenty alphas
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+PARTS = ("start", "tutorials", "howto", "reference", "background")  # of the site; other folders are made by programs
+SITE = [DOCS / "index.md", *(page for part in PARTS for page in sorted((DOCS / part).glob("*.md")))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *SITE]
+ARENA, METHOD = DOCS / "background" / "arena.md", DOCS / "background" / "method.md"
+DRAWN = DOCS / "_generated"  # when the site is built
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<image>!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\((?P<target>[^()\s]+)\)")
 
@@ -58,15 +57,6 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_local_links_lead_somewhere(page: Path) -> None:
     for _, target in links(page):
@@ -74,9 +64,12 @@ def test_local_links_lead_somewhere(page: Path) -> None:
             continue  # the web is not tested
         path, _, anchor = target.partition("#")
         found = (page.parent / path).resolve() if path else page
+        if found.parent == DRAWN:
+            assert found.stem in illustrations.PICTURES, f"{name(page)} shows {target}: no such picture"
+            continue
         assert found.exists(), f"{name(page)} links to {target}"
         assert found.is_relative_to(ROOT), f"{name(page)} links out of the repository: {target}"
-        if anchor:
+        if anchor and "{generated} file" not in found.read_text(encoding="utf-8"):
             assert anchor in anchors(found), f"{name(page)} links to {target}: no such heading"
 
 
@@ -99,82 +92,30 @@ def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
     page.write_text(text, encoding="utf-8")
     assert list(links(page)) == [(True, "a.svg"), (False, "b.md#c")]
     assert anchors(page) == {"one-\u03b1--two"}
-    assert (True, "pictures/tangent.svg") in links(DOCS / "certificate.md")
+    assert (True, "../_generated/tangent.svg") in links(DOCS / "background" / "certificate.md")
 
 
-@pytest.mark.parametrize("page", [page for page in sorted(DOCS.glob("*.md")) if page.name != "api.md"], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in SITE if ">>> " in page.read_text(encoding="utf-8")], ids=lambda page: page.stem
+)
 def test_examples_run(page: Path) -> None:
     result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert result.failed == 0
-    assert result.attempted > 0 or ">>>" not in page.read_text(encoding="utf-8")
+    assert result.attempted > 0
 
 
-@pytest.mark.parametrize("page", ["method.md", "certificate.md"])
-def test_the_explanations_have_examples_and_pictures(page: str) -> None:
-    assert ">>> " in (DOCS / page).read_text(encoding="utf-8")
-    assert any(image for image, _ in links(DOCS / page))
+def test_the_examples_are_found() -> None:
+    assert sum(">>> " in page.read_text(encoding="utf-8") for page in SITE) > 20
 
 
-def test_every_name_is_on_the_page_of_names() -> None:
-    """Every class and function of `alphafair` and of every module that it names, as a heading of its own."""
-    kept = (DOCS / "api.md").read_text(encoding="utf-8")
-    assert tool("make_api").page() == kept, "run: python docs/make_api.py"
-    headings = set(re.findall("^### `(.*)`$", kept, re.MULTILINE))
-    missing = []
-    for public in (*alphafair.__all__, "figures", *alphafair._CLIENTS):
-        value = getattr(alphafair, public)
-        if not inspect.ismodule(value):
-            missing += [public] * (public not in headings and not public.startswith("__"))
-        elif public != "policies":  # whose names are those of alphafair
-            missing += [f"{public}.{name}" for name in public_names(value) if not {name, f"{public}.{name}"} & headings]
-    assert missing == []
-
-
-def public_names(module: ModuleType) -> Iterator[str]:
-    """Those that it lists, or else all that are made there, without an underscore."""
-    if hasattr(module, "__all__"):
-        yield from module.__all__
-        return
-    for name, value in vars(module).items():
-        made_there = callable(value) and f"{getattr(value, '__module__', '')}.".startswith(f"{module.__name__}.")
-        if made_there and not name.startswith("_"):
-            yield name
-
-
-def test_the_page_of_names_shows_every_example_as_it_stands() -> None:
-    """Docstrings' examples run where they stand; on the page they are the same, each inside a fence."""
-    kept = (DOCS / "api.md").read_text(encoding="utf-8")
-    parser, make_api = doctest.DocTestParser(), tool("make_api")
-    entries = dict(re.findall("^### `(.*?)`\n(.*?)(?=^##|\\Z)", kept, re.MULTILINE | re.DOTALL))
-    n_examples = 0
-    for module, names in (pair for pairs in make_api.SECTIONS.values() for pair in pairs):
-        for public in names:
-            entry, thing = entries[make_api.qualified(module, public)], getattr(module, public)
-            fenced = re.findall("^```pycon\n(.*?)^```$", entry, re.MULTILINE | re.DOTALL)
-            shown = [(each.source, each.want) for text in fenced for each in parser.get_examples(text)]
-            written = parser.get_examples((inspect.getdoc(thing) or "") if callable(thing) else "")
-            assert shown == [(each.source, each.want) for each in written], public
-            outside = re.sub("^```.*?^```$", "", entry, flags=re.MULTILINE | re.DOTALL)
-            assert ">>>" not in outside, public
-            n_examples += len(shown)
-    assert n_examples > 100
-
-
-def test_the_table_of_policies_is_up_to_date() -> None:
-    policies = tool("paste_policies")
-    page = policies.PAGE.read_text(encoding="utf-8")
-    assert policies.refreshed(page) == page, "run: python docs/paste_policies.py"
-    (table,) = policies.TABLE.findall(page)
-    for kind in POLICIES.values():
-        (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", table, re.MULTILINE)
-        assert row.endswith(f" | {str(kind.__doc__).splitlines()[0]} |")
+def shown_tables() -> dict[str, str]:
+    """The tables that the page of the arena asks for."""
+    asked = re.findall(r"```\{generated\} arena (.+)\n", ARENA.read_text(encoding="utf-8"))
+    return {what: arena.block(arena.results(), what) for what in asked}
 
 
 def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
-    arena = tool("paste_arena")
-    page = arena.PAGE.read_text(encoding="utf-8")
-    assert arena.refreshed(page) == page, "run: python -m docs.paste_arena"
-    found = json.loads(arena.RESULTS.read_text(encoding="utf-8"))
+    tables, found = shown_tables(), json.loads(arena.RESULTS.read_text(encoding="utf-8"))
     for part, plan in (
         ("matches", SCENARIOS),
         ("with_features", FEATURE_SCENARIOS),
@@ -185,10 +126,7 @@ def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
         assert [*run.items()] == [(scenario.name, list(range(scenario.n_seeds))) for scenario in plan]
     for match in found["matches"]:
         for score in match["scores"]:
-            (table,) = re.findall(
-                rf"<!-- paste: {score['feedback']} {score['alpha']:g} -->\n(.*?)\n\n", page, re.DOTALL
-            )
-            header, _, *rows = table.splitlines()
+            header, _, *rows = tables[f"{score['feedback']} {score['alpha']:g}"].splitlines()
             (row,) = (row for row in rows if row.startswith(f"| {match['title']} |"))
             text = row.split(" | ")[header.removesuffix(" |").split(" | ").index(score["label"])]
             share = float(re.findall(r"-?\d+\.\d", text.replace("\u2212", "-"))[0])
@@ -197,9 +135,7 @@ def test_the_tables_of_the_arena_are_those_of_its_results() -> None:
 
 def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
     """Tables of all alphas; cells of tuned rivals, of alpha from 1 on and of the bound, recomputed from the results."""
-    arena = tool("paste_arena")
-    page, found = arena.PAGE.read_text(encoding="utf-8"), arena.results()
-    tables = dict(re.findall(r"<!-- paste: ([^>]+) -->\n(.*?)\n\n", page, re.DOTALL))
+    found, tables = arena.results(), shown_tables()
     expected = {f"{kind} {alpha:g}" for kind in ("bandit", "full", "tuned") for alpha in ALPHAS}
     expected |= {f"features {name}" for name in expected} | {"promises", "steep", "dying", "edges"}
     expected |= {f"steep tuned {alpha:g}" for alpha in STEEP_ALPHAS}
@@ -220,29 +156,39 @@ def test_the_page_of_the_arena_shows_every_part_of_its_results() -> None:
         assert f"| {match.alphas[0]:g} | {match.bound:.3f} | " in tables["dying"]
 
 
-@pytest.mark.parametrize(
-    ("page", "alpha"), [*(("docs/arena.md", alpha) for alpha in ALPHAS), ("README.md", 0.0), ("README.md", 0.9)]
-)
-def test_the_prose_counts_leads_over_tuned_rivals(page: str, alpha: float) -> None:
-    """In how many scenarios the adaptive policy is ahead of the best of all settings, behind, and level."""
-    matches = tool("paste_arena").results().matches
-    leads = [match.best_tuned(alpha).lead for match in matches]
+def counts_of_leads(alpha: float) -> tuple[int, int, int, float]:
+    """In how many scenarios the adaptive policy is ahead of the best of all settings, behind, level; the most behind."""
+    leads = [match.best_tuned(alpha).lead for match in arena.results().matches]
     ahead, behind = sum(lead.low > 0.0 for lead in leads), sum(lead.high < 0.0 for lead in leads)
-    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    most = max(-lead.value for lead in leads if lead.high < 0.0)
+    return ahead, behind, len(leads) - ahead - behind, 100.0 * most
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_the_prose_counts_leads_over_tuned_rivals(alpha: float) -> None:
+    ahead, behind, level, _ = counts_of_leads(alpha)
+    lines = ARENA.read_text(encoding="utf-8").splitlines()
     text = " ".join(line for line in lines if not line.startswith("|"))
     plain = re.sub(r" *\([^()]*\)", "", text)  # without remarks in parentheses and targets of links
-    level = len(leads) - ahead - behind
     counts = rf"ahead in {ahead}\b[^=]*, behind in {behind} and level in {level}\b"
     at_alpha = rf"\bat \N{{GREEK SMALL LETTER ALPHA}} = {alpha:g}(?![.\d])"
     assert re.search(rf"{at_alpha}[^=]* {counts}", plain, re.IGNORECASE), counts
-    if page == "docs/arena.md":
-        n_settings = {sum(each.n_settings for each in match.tuned_at(alpha)) for match in matches}
-        assert n_settings == {int(found) for found in re.findall(r"the best of (\d+) tuned settings", text)}
+    n_settings = {sum(each.n_settings for each in match.tuned_at(alpha)) for match in arena.results().matches}
+    assert n_settings == {int(found) for found in re.findall(r"the best of (\d+) tuned settings", text)}
+
+
+def test_the_readme_counts_them_at_the_alpha_of_its_example() -> None:
+    ahead, behind, _, most = counts_of_leads(0.9)
+    n_scenarios = len(arena.results().matches)
+    sentence = (
+        f"it wins {ahead} of {n_scenarios} scenarios and loses {behind}, by at most {most:.1f} points: [the arena]"
+    )
+    assert sentence in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
     """On the page of the arena: never below its guaranteed learner alone, less 5 points, nor below Algorithm 2."""
-    matches = tool("paste_arena").results().matches
+    matches = arena.results().matches
     kept = {each.name: [lead.low > 0.0 for lead in each.promises.values()] for each in matches if each.promises}
     assert kept == {name: [True] * 6 for name in ("settled", "largest", "halving")}
     for match in matches:
@@ -260,23 +206,9 @@ def test_the_adaptive_policy_keeps_its_promises_against_adversaries() -> None:
 # pictures
 
 
-def test_every_picture_is_shown_and_no_other_is_kept() -> None:
-    shown = {target for page in DOCS.glob("*.md") for image, target in links(page) if image}
-    kept = {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
-    assert shown == kept
-    drawn = {stem for stem in (Path(path).stem for path in kept) if not stem.startswith(("marketplace-", "page-"))}
-    assert drawn == set(illustrations.PICTURES)  # the others are made by examples/marketplace and make_screenshots
-
-
-def test_pictures_are_up_to_date(tmp_path: Path) -> None:
-    pictures = tool("make_pictures")
-    drawn = pictures.make(tmp_path)
-    for path in drawn:
-        kept = pictures.FOLDER / path.name
-        assert kept.exists(), "run: python -m docs.make_pictures"
-        assert kept.stat().st_size <= pictures.MOST_BYTES
-        if path.suffix == ".svg" and kept.read_text(encoding="utf-8").endswith(pictures.DRAWN_BY):
-            assert path.read_bytes() == kept.read_bytes(), f"{path.name} is old; run: python -m docs.make_pictures"
+def test_every_picture_that_is_drawn_is_shown() -> None:
+    shown = {Path(target).stem for page in SITE for image, target in links(page) if image and "_generated" in target}
+    assert shown == set(illustrations.PICTURES)
 
 
 @pytest.fixture(scope="module", params=illustrations.PICTURES.values(), ids=list(illustrations.PICTURES))
@@ -327,14 +259,14 @@ def test_the_tangent_is_above_the_curve_and_its_top_above_the_optimum(alpha: flo
 
 
 def test_the_market_is_the_one_on_the_page() -> None:
-    page = (DOCS / "method.md").read_text(encoding="utf-8")
+    page = METHOD.read_text(encoding="utf-8")
     for query, row in zip(illustrations.QUERIES, illustrations.PAYS, strict=True):
         assert f"| a visitor for {query} | {' | '.join(map(str, row))} |" in page
     assert f"| | {' | '.join(illustrations.SELLERS)} |" in page
 
 
 def test_the_account_is_that_of_the_run_on_the_page() -> None:
-    page = (DOCS / "method.md").read_text(encoding="utf-8")
+    page = METHOD.read_text(encoding="utf-8")
     (row,) = re.findall(r"^alpha-fair  Ada +(\d+)  Ben +(\d+)  Cyd +(\d+)", page, re.MULTILINE)
     (alpha,) = re.findall(r"Uniform\(2, 3, feedback=\"full\"\), AlphaFair\(2, 3, alpha=(0\.\d+)\)\)", page)
     texts = [text.get_text() for text in drawn_texts(illustrations.reductions())]
@@ -358,21 +290,11 @@ def test_speeds_are_those_that_were_measured() -> None:
     rows = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     measured = {
         words: [float(number) for number in re.findall(rf"^\| {words}: ([\d.]+) million", rows, re.MULTILINE)]
-        for words in ("simulate AlphaFairAdaptive", "simulate AlphaFair", "simulate AlphaFairBandit", "over_log, .*?")
+        for words in ("simulate AlphaFairAdaptive", "over_log, .*?")
     }
-    readme, production = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/production.md"))
-    assert "about a million rounds per second with `AlphaFairAdaptive`, three to five with the paper's" in readme
-    assert all(0.8 <= speed <= 1.5 for speed in measured["simulate AlphaFairAdaptive"])
-    paper = measured["simulate AlphaFair"] + measured["simulate AlphaFairBandit"]
-    assert all(3.0 <= speed <= 5.0 for speed in paper)
-    assert "more than three million rewards per second" in production
-    assert all(speed > 3.0 for speed in measured["over_log, .*?"])
     assert all(measured.values())
-    assert "millions of r" not in readme + production
-
-
-def test_no_times_are_stated_for_commands_that_may_compile() -> None:
-    cli = (DOCS / "cli.md").read_text(encoding="utf-8")
-    promised = [line for line in re.findall(r"^  --smoke .*(?:\n {10,}.*)*", cli, re.MULTILINE) if "second" in line]
-    assert promised == []
-    assert "about 140 without it: a minute or two on two cores" in cli
+    assert "about a microsecond per round with `AlphaFairAdaptive`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(0.8 <= speed <= 1.5 for speed in measured["simulate AlphaFairAdaptive"])
+    page = (DOCS / "howto" / "save_and_load.md").read_text(encoding="utf-8")
+    assert "more than three million rewards per second" in page
+    assert all(speed > 3.0 for speed in measured["over_log, .*?"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.util
 import inspect
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,12 +26,14 @@ from alphafair.service.http.errors import Failure
 from alphafair.service.http.exchange import Response
 from alphafair.service.keys import ROLES, Caller, Keyring
 from alphafair.service.page import handlers as page_handlers
+from alphafair.service.page.sentences import GUARANTEES
 from alphafair.service.routes import ENDPOINTS, HANDLERS, find
 from alphafair.service.service import Limits, Service
 from alphafair_client.api import PARAMETERS
 from tests import ROOT
 from tests.serving import ARMS, Running, error, running, wait_for
 from tests.stores import address_of, both_stores, sqlite_only
+from tools.site import routes
 
 pytestmark = [both_stores, pytest.mark.compiled]
 OPEN_PAGES = {"/health", "/ready", "/session.json"}
@@ -232,22 +234,18 @@ def test_every_path_lists_its_methods(shop: Running, tokens: dict[str, str]) -> 
     assert send(shop, "OPTIONS", "/nope", tokens["read"])[0] == 404
 
 
-def test_the_tables_in_the_docs_are_those_of_the_routes() -> None:
-    spec = importlib.util.spec_from_file_location("paste_routes", ROOT / "docs" / "paste_routes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    for path in tool.PAGES:
-        page = path.read_text(encoding="utf-8")
-        assert tool.refreshed(page) == page, "run python docs/paste_routes.py"
-    for name, path in {"routes": "service", "fields": "service", "roles": "service", "guarantees": "engine"}.items():
-        assert f"<!-- paste: {name} -->" in (ROOT / "docs" / f"{path}.md").read_text(encoding="utf-8")
-    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+def test_the_reference_has_every_route_field_and_role() -> None:
+    table = routes.routes_table()
     for endpoint in ENDPOINTS:
-        assert f"| `{endpoint.method} {endpoint.path}" in page
+        assert f"| `{endpoint.method} {endpoint.path}" in table
     for name in ("groups", "labels", "entitlements", "pull_floor", "group", "entitlement", "rollback"):
-        assert f"`{name}`, optional" in page
+        assert f"`{name}`, optional" in routes.fields_table()
+    assert re.findall(r"^\| `(\w+)` \|", routes.roles_table(), re.MULTILINE) == [*ROLES]
+    for kind, sentence in GUARANTEES.items():
+        assert (f"| `{kind}` | {sentence} |" in routes.guarantees_table()) is (kind != "key")
+    page = (ROOT / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
+    for part in ("routes", "fields", "roles", "guarantees"):
+        assert f"{{generated}} {part}\n" in page
 
 
 def test_the_table_is_complete_and_consistent() -> None:

@@ -1,4 +1,4 @@
-"""What "In production" tells Prometheus to do can be read, and speaks of numbers that the service really has."""
+"""What the guide to monitoring tells Prometheus to do can be read, and speaks of numbers that there are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from alphafair.engine import Engine
 from tests import ROOT
 from tests.serving import ARMS, Running, running
 from tests.stores import both_stores, open_store
+from tools.site import metrics
 
 pytestmark = [both_stores, pytest.mark.compiled]
 
-PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "howto" / "monitor_and_alert.md").read_text(encoding="utf-8")
 SCRAPE, RULES = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 METRIC = re.compile(r"\b(?:alphafair|process)_[a-z_]+|\bup\b")
 FUNCTIONS = {"sum", "rate", "histogram_quantile"}
@@ -83,9 +84,13 @@ def samples(shop: Running) -> dict[str, float]:
     return {re.split(r"[{ ]", line)[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
-def test_the_docs_list_every_metric(exposed: set[str]) -> None:
-    table = PAGE.split("| metric | meaning |")[1].split("```")[0]
-    named = set(re.findall(r"`(alphafair_[a-z_]+)", table))
-    named |= {f"alphafair{short}" for short in re.findall(r"`(_[a-z_]+)", table)}
+def test_the_reference_lists_every_metric(exposed: set[str]) -> None:
+    named = set(re.findall(r"^\| `(alphafair_[a-z_]+)", metrics.table(), re.MULTILINE))
     bases = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in exposed if name.startswith("alphafair_")}
     assert named == bases
+
+
+def test_the_guide_names_metrics_that_there_are(exposed: set[str]) -> None:
+    named = set(METRIC.findall(" ".join(re.findall(r"`([^`\n]+)`", PAGE)))) - {"up"}
+    assert "alphafair_ready" in named
+    assert named <= exposed

@@ -74,9 +74,9 @@ def test_it_waits_for_the_clock() -> None:
 
 
 def test_the_documentation_installs_what_the_unit_starts() -> None:
-    page = (ROOT / "docs" / "production.md").read_text()
+    page = (ROOT / "docs" / "howto" / "run_the_service.md").read_text()
     program, database = shlex.split(one("ExecStart"))[0], shlex.split(one("ExecStart"))[3]
-    for text in (program, database, one("User"), "../examples/systemd/alphafair.service"):
+    for text in (program, database, one("User"), "../../examples/systemd/alphafair.service"):
         assert text in page, text
 
 

@@ -28,7 +28,7 @@ def table(
     source
         A path (.csv, .tsv, .csv.gz, .jsonl, .parquet, .arrow, .ipc, .feather), a polars DataFrame or LazyFrame, a
         pandas DataFrame, any Arrow table, or a mapping of columns. The columns of text files are separated by commas,
-        semicolons (with decimal commas or points), tabs or |; they are UTF-8, or UTF-16 with a byte order mark.
+        semicolons (with decimal commas or points), tabs or `|`; they are UTF-8, or UTF-16 with a byte order mark.
     context
         The column of contexts: any labels, strings or numbers. Contexts are sorted: by size if all are integers, else
         alphabetically.

@@ -30,6 +30,7 @@ SMOKE_CONTENDERS = ("uniform", "adaptive 0", "Fair-Learn", "Fair-Learn, one cont
 ONE_CONTEXT = ", one context"  # at the end of a label: one learner for all contexts, as published
 
 _UNIFORM_RATES = ("rates", "half of uniform")
+_FAIR_CB = (("feedback", "bandit"), ("pull_share", "0.5 / N"), ("context_weights", None))  # they are not known
 
 
 def _adaptive(label: str, alpha: float, *more: tuple[str, Any]) -> Contender:
@@ -57,7 +58,7 @@ CONTENDERS = (
     _promised("reward 0", ("of", "reward"), _UNIFORM_RATES, ("tolerance", 0.0)),
     _promised("reward 1%", ("of", "reward"), _UNIFORM_RATES, ("tolerance", "1% of half of uniform")),
     Contender("Frank-Wolfe UCB .9", "optimistic-frank-wolfe", (("alpha", 0.9),)),
-    Contender("FairCB", "fair-cb", (("feedback", "bandit"), ("pull_share", "0.5 / N"))),
+    Contender("FairCB", "fair-cb", _FAIR_CB),
     Contender("Fair-Learn", "fair-learn"),
     Contender("Fair-Learn, width .1", "fair-learn", (("width", 0.1),)),
     Contender(f"Fair-Learn{ONE_CONTEXT}", "fair-learn"),

@@ -1,0 +1,3 @@
+for (const place of document.querySelectorAll(".math")) {
+    katex.render(place.textContent, place, { displayMode: place.nodeName === "DIV" });
+}
