@@ -34,6 +34,7 @@ PROBLEMS = {
 @pytest.fixture
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "SIZE", 2)
+    monkeypatch.setattr(large, "LAPACK_SIZE", 2)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -42,6 +43,7 @@ def test_both_sides_of_the_crossover_agree(name: str, alpha: float, monkeypatch:
     totals = PROBLEMS[name]
     loops = offline_optimum(totals, alpha)
     monkeypatch.setattr(large, "SIZE", 2)
+    monkeypatch.setattr(large, "LAPACK_SIZE", 15)
     monkeypatch.setattr(hindsight, "solve", None)  # it is not needed
     lapack = offline_optimum(totals, alpha)
     assert loops.certified
@@ -114,11 +116,13 @@ def test_an_indefinite_system_ends_the_steps(small_is_large: None, monkeypatch: 
     assert offline_optimum(PROBLEMS["square"], 0.9).certified
 
 
+@pytest.mark.parametrize("lapack", [2, 100])
 @pytest.mark.parametrize("blas", [False, True])
 @pytest.mark.parametrize("shape", [(9, 5), (5, 9)])
 def test_the_newton_system_is_that_of_the_docstring(
-    shape: tuple[int, int], blas: bool, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], blas: bool, lapack: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(large, "LAPACK_SIZE", lapack)
     monkeypatch.setattr(large, "SPARSE", 0.0 if blas else 1.0)
     monkeypatch.setattr(large, "BLOCK", 2)
     m, n = shape

@@ -92,7 +92,7 @@ def offline_optimum(
     Notes
     -----
     A structured primal-dual interior point method, O(M N min(M, N)) per iteration, on the undecided contexts only. From
-    250 contexts and arms on, up to alpha = 2, it runs on the candidates alone and LAPACK factors its normal equations:
+    150 contexts and arms on, up to alpha = 2, it runs on the candidates alone; from 1,000 on LAPACK factors its equations:
     2,000 contexts and arms take seconds. The last digits then depend on the machine; the certificate is the same.
     Contexts without rounds stay uniform over groups, and over arms inside a group. Tied arms of one group share
     equally. Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions. At

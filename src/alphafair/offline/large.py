@@ -6,7 +6,8 @@ With the right prices w_i = f_i phi'(R_i) only a few arms per context are close 
    proportional response of buyers in a market),
 2. keeps the entries whose W_ji w_i is within a margin of the best of their context, the candidates,
 3. follows the central path of `interior_point` on the candidates, with the normal equations formed from them and
-   factored by LAPACK, and with Gondzio's centrality corrections, because a factorisation costs more than a solution,
+   factored by LAPACK, from 1,000 on, and with Gondzio's centrality corrections, because a factorisation costs more than a
+   solution,
 4. certifies the result on all entries, and repeats from 2 at the new prices if something was left out.
 
 Correctness depends on `hindsight.certify` alone. Below `SIZE` contexts or arms, and where this fails, `hindsight.solve`
@@ -23,12 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.jit import long_kernel
+from alphafair.math.cholesky import factor
+from alphafair.math.cholesky import solve as substitute
 from alphafair.math.log_barrier import level
 from alphafair.offline import hindsight
 from alphafair.offline.interior_point import money_per_value
 from alphafair.values.arrays import Matrix, Vector
 
-SIZE = 250  # contexts and arms from which LAPACK pays: see benchmarks/bench_offline.py
+SIZE = 150  # contexts and arms from which this pays: see benchmarks/bench_offline.py
+LAPACK_SIZE = 1000  # unknowns from which LAPACK pays; its threads wait for each other on busy machines
 RESPONSES = 20  # multiplicative steps; half of them are repeated to see how far prices still move
 LEAST_MARGIN, MOST_ROUNDS = 0.02, 6
 MOST_STEPS, MOST_CORRECTIONS = 100, 3
@@ -158,7 +162,7 @@ def begin(first, values, barrier, x, z):
 
 @long_kernel
 def couple(first, node, own, other, flow, floor, all_pairs, inverse, square):
-    """Eliminate the groups from the Newton system: `square`, its lower triangle, couples the nodes.
+    """Eliminate the groups from the Newton system: `square`, its upper triangle, couples the nodes.
 
     `interior_point.eliminate` for entries by group; the diagonal is right to the last digits for the same reason.
     Without `all_pairs` only the diagonal is written.
@@ -179,7 +183,19 @@ def couple(first, node, own, other, flow, floor, all_pairs, inverse, square):
             square[k, k] += other[e] * ((others if e == top else total - own[e]) * inverse[g])
             if all_pairs:
                 for b in range(start, e):
-                    square[k, node[b]] -= scale * flow[b]
+                    square[node[b], k] -= scale * flow[b]
+
+
+@long_kernel
+def factor_small(square):
+    """square = U'U, in its upper triangle."""
+    factor(square)
+
+
+@long_kernel
+def solve_small(upper, y):
+    """U'U y' = y, in place."""
+    substitute(upper, y)
 
 
 class _Newton:
@@ -222,7 +238,10 @@ class _Newton:
             square[diagonal] = kept
         self.inverse = 1.0 / stiffness if self.wide else np.empty(self.n_rows)
         self.inverse[self.used] = inverse
-        self.lower = _cholesky(square)
+        if self.size < LAPACK_SIZE:
+            factor_small(square)
+            return
+        self.lower = _cholesky(square.T)
         blocks = range(0, self.size, BLOCK)
         self.blocks = [(b, np.linalg.inv(self.lower[b : b + BLOCK, b : b + BLOCK])) for b in blocks]
 
@@ -240,6 +259,9 @@ class _Newton:
 
     def _substitute(self, y: Vector) -> Vector:
         """Solve L L' y' = y in place, block by block: NumPy has no function for triangular systems."""
+        if self.size < LAPACK_SIZE:
+            solve_small(self.square, y)
+            return y
         lower = self.lower
         for b, inverse in self.blocks:
             stop = b + BLOCK
