@@ -12,11 +12,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-AT_FIRST = 8
+AT_FIRST = 12
 AT_ONCE = 4  # files between two looks at what is left
 FILES = (
     "tests/algorithms/test_events.py",
     "tests/checks/test_conformance.py",
+    "tests/notions/test_oracles.py",
+    "tests/notions/test_refusals.py",
+    "tests/notions/test_promised.py",
+    "tests/math/test_bounds.py",
     "tests/offline/test_groups.py",
     "tests/offline/test_large.py",
     "tests/metrics/test_metrics.py",
@@ -49,7 +53,7 @@ FILES = (
     "tests/algorithms/test_learning_once.py",
     "tests/algorithms/test_adahedge.py",
 )
-MEASURED = ("math/*", "algorithms/*", "offline/*", "policy/memory.py", "metrics.py")
+MEASURED = ("math/*", "algorithms/*", "notions/*", "offline/*", "policy/memory.py", "metrics.py")
 
 
 def run(files: list[str], *, more: bool) -> bool:

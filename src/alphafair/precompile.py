@@ -15,6 +15,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.executors import ProcessPool
 from alphafair.groups import Groups
 from alphafair.jit import Kernels
+from alphafair.values import Policy
 
 NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the branches of a flag
     "groups": {"groups": Groups(["a", "a", "b"], pull_floor={"a": 0.1})},
@@ -29,11 +30,9 @@ def parse(name: str) -> list[Kernels]:
     >>> parse("alpha-fair+full+groups")
     [Kernels(policy='alpha-fair', feedback='full', flags=frozenset({'groups'}))]
     """
-    from alphafair import POLICIES
-
     policy, _, rest = name.partition("+")
     feedback, _, listed = rest.partition("+")
-    known = kernels_of(validate.choice("policy", policy, POLICIES))
+    known = kernels_of(policy)
     if not rest:
         return known
     validate.choice(f"feedback in {name!r}", feedback, dict.fromkeys(each.feedback for each in known))
@@ -47,9 +46,7 @@ def parse(name: str) -> list[Kernels]:
 
 def kernels_of(policy: str) -> list[Kernels]:
     """Return the kernels of a policy: of every kind of feedback, with every combination of flags."""
-    from alphafair import POLICIES
-
-    kind: Any = POLICIES[policy]
+    kind: Any = _kind(policy)
     found = []
     for feedback in kind.traits.feedbacks or (kind.feedback,):
         algorithm = kind.algorithm[feedback] if isinstance(kind.algorithm, Mapping) else kind.algorithm
@@ -57,6 +54,17 @@ def kernels_of(policy: str) -> list[Kernels]:
         for n in range(len(flags) + 1):
             found += [Kernels(policy, feedback.value, frozenset(some)) for some in combinations(flags, n)]
     return found
+
+
+def _kind(policy: str) -> type[Policy]:
+    """Return a class by its name; those of `alphafair.notions` are imported only where they are asked for."""
+    from alphafair import POLICIES
+
+    if policy in POLICIES:
+        return POLICIES[policy]
+    from alphafair.notions import find
+
+    return find(policy)
 
 
 def every_kernel() -> list[Kernels]:
@@ -68,9 +76,7 @@ def every_kernel() -> list[Kernels]:
 
 def small_policy(kernels: Kernels) -> Any:
     """Return a policy of one context and three arms that runs on these kernels."""
-    from alphafair import POLICIES
-
-    kind: Any = POLICIES[kernels.policy]
+    kind: Any = _kind(kernels.policy)
     settings = dict(next(iter(kind.traits.variants(1, 3).values())))
     if kind.traits.feedbacks:
         settings["feedback"] = kernels.feedback

@@ -28,6 +28,15 @@ def kl(mean, q):
 
 
 @kernel
+def kl_entropy(mean):
+    """-m ln m - (1 - m) ln(1 - m)."""
+    found = 0.0
+    if 0.0 < mean < 1.0:
+        found = -mean * math.log(mean) - (1.0 - mean) * math.log1p(-mean)
+    return found
+
+
+@kernel
 def kl_ceiling(mean, level):
     """A number from U to 1, by a square root."""
     if mean >= 0.5:
@@ -44,7 +53,7 @@ def kl_upper(mean, level):
         return mean
     if mean <= 0.0:
         return -math.expm1(-level)
-    entropy = mean * math.log(mean) + (1.0 - mean) * math.log1p(-mean)
+    entropy = -kl_entropy(mean)
     y, ceiling = (level - entropy) / (1.0 - mean), kl_ceiling(mean, level)  # kl + ... >= entropy + (1 - mean) y
     if ceiling < 1.0:
         y = min(y, -math.log1p(-ceiling))

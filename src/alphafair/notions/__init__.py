@@ -5,6 +5,10 @@ the engine and the service after `alphafair.register(FairLearn)`.
 """
 # ruff: noqa: I001 - not sorted: this is the order of every table and figure
 
+from typing import Any
+
+from alphafair import validate
+from alphafair.algorithms import POLICIES
 from alphafair.policy.base import BasePolicy
 from alphafair.notions.fair_learn import FairLearn as FairLearn
 from alphafair.notions.rate_ucb import RateUCB as RateUCB
@@ -31,3 +35,15 @@ NOTIONS: tuple[type[BasePolicy], ...] = (
     HorizonFair,
     Promised,
 )
+
+
+def find(name: Any, argument: str = "policy") -> type[BasePolicy]:
+    """Return the class of a policy by its name: a registered one, or one of this package.
+
+    >>> find("fair-learn").__name__, find("hedge").__name__
+    ('FairLearn', 'Hedge')
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    known = {**POLICIES, **{kind.name: kind for kind in NOTIONS}}
+    return known[validate.choice(argument, name, known)]

@@ -126,9 +126,13 @@ def default_share(n_arms: Any) -> float:
     return 0.5 / validate.integer("n_arms", n_arms, low=1)
 
 
-def refuse_sum(argument: str, value: Any, n_live: int, *, high: float) -> None:
-    """Raise unless every live arm can have the number `value`: their sum must be at most `high`."""
-    if not isinstance(value, Mapping) and value * n_live > high * (1.0 + 1e-12):
-        most = int(high / value * (1.0 + 1e-12))
+def refuse_too_many(argument: str, value: Any, n_live: int, *, open_end: bool) -> None:
+    """Raise unless so many live arms can have their numbers.
+
+    With an open end each number is below 1/n_live; else n_live times the one number is at most 1.
+    """
+    largest = max(value.values(), default=0.0) if isinstance(value, Mapping) else value
+    if largest * n_live >= 1.0 if open_end else not isinstance(value, Mapping) and largest * n_live > 1.0 + 1e-12:
+        most = math.ceil(1.0 / largest) - 1 if open_end else int(1.0 / largest + 1e-12)
         repair = f"Retire an arm first, or construct the policy with lower {argument}."
-        raise InvalidArgument("n_arms", f"at most {most} live arms with these {argument}", n_live, repair)
+        raise InvalidArgument("n_arms", f"at most {most} live arms with {argument} up to {largest:g}", n_live, repair)

@@ -144,6 +144,7 @@ class BanditQ(PerArmPolicy):
             "horizon": validate.horizon(horizon),
             "queue_first": validate.choice("queue_first", queue_first, (False, True)),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

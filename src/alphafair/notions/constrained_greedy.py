@@ -105,8 +105,7 @@ def learn(memory, context, arm, propensity, reward):
 
 def variants(_n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
     """Return the settings to test, by name."""
-    halves = {"groups": [i % 2 for i in range(n_arms)], "low": {0: 0.3, 1: 0.3}, "high": {1: 0.65}, "gap": 1.0}
-    return {"": {"low": 0.25 / n_arms, "gap": 2.0}, "halves": halves}
+    return {"": {"low": 0.25 / n_arms, "gap": 2.0}}
 
 
 class ConstrainedGreedy(BasePolicy):
@@ -200,6 +199,7 @@ class ConstrainedGreedy(BasePolicy):
         restored = isinstance(high, Mapping) and OTHERS in high  # then groups may be missing that have retired
         if highs.sum() < 1.0 - 1e-12 and not restored:
             raise InvalidArgument("high", "numbers with a sum of at least 1", highs.tolist(), "Raise them.")
+        self.low, self.high, self.gap = low, high, settings["gap"]
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     @property

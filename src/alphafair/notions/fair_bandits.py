@@ -151,6 +151,7 @@ class FairBandits(BasePolicy):
 
     def __init__(self, n_contexts: int, n_arms: int, *, delta: float = 0.05, seed: int | None = None) -> None:
         delta = validate.number("delta", delta, low=0.0, high=1.0, low_open=True, high_open=True)
+        self.delta = delta
         super().__init__(n_contexts, n_arms, settings={"delta": delta}, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

@@ -136,6 +136,7 @@ class FairX(BasePolicy):
             "width": None if width is None else validate.number("width", width, low=0.0, high=100.0),
             "delta": validate.number("delta", delta, low=0.0, high=1.0, low_open=True, high_open=True),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

@@ -16,15 +16,18 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm, play_largest
-from alphafair.math.kl_bound import kl_ceiling, kl_upper
-from alphafair.notions._counts import C, K, PerArm, PerArmPolicy, add_reward, per_arm
+from alphafair.math.kl_bound import kl_ceiling, kl_entropy, kl_upper
+from alphafair.notions._counts import C as COUNTS
+from alphafair.notions._counts import K, PerArm, PerArmPolicy, add_reward, per_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
 from alphafair.values.arrays import positions
 
 A = positions("reward_rate", "arm_counts", "arm_sums")
+C = positions(COUNTS, "entropy")
 T = positions("promised", "ceiling")
+SLACK = 1e-9  # of comparisons that rule out arms
 
 
 @kernel
@@ -45,21 +48,33 @@ def promise(arms, promised):
 
 @kernel
 def largest_bound(rows, visits, rate, ceiling, out):
-    """Write max(lambda, U) to `out` for arms that may have the largest one, and -1 for the others."""
-    n, log_visits, best, first = out.shape[0], 2.0 * math.log(max(1.0, visits)), -1.0, 0
+    """Write max(lambda, U) to `out` for arms that may have the largest one, and -1 for the others.
+
+    U is above b where kl(m, b) = entropy - m ln b - (1 - m) ln(1 - b) is below the level: no logarithm per arm.
+    """
+    n, log_visits, best, first = out.shape[0], 2.0 * math.log(max(1.0, visits)), 0.0, 0
     for i in range(n):
         count = rows[C.counts, i]
         ceiling[i], out[i] = 1.0, -1.0
         if count > 0.0:
             ceiling[i] = max(rate[i], kl_ceiling(min(1.0, rows[C.sums, i] / count), log_visits / count))
         first = i if ceiling[i] > ceiling[first] else first
+        best = max(best, rate[i])
+    log_best, log_rest = math.log(max(1e-300, best)), math.log1p(-best * (1.0 - SLACK))
     for k in range(n + 1):  # the highest ceiling first: its bound rules out most of the others
         i = first if k == 0 else k - 1
-        if out[i] < 0.0 and ceiling[i] >= best * (1.0 - 1e-9):
-            count = rows[C.counts, i]
-            bound = kl_upper(min(1.0, rows[C.sums, i] / count), log_visits / count) if count > 0.0 else 1.0
-            out[i] = max(rate[i], bound)
-            best = max(best, out[i])
+        if out[i] < 0.0 and ceiling[i] >= best * (1.0 - SLACK):
+            count, bound = rows[C.counts, i], 1.0
+            if count > 0.0:
+                mean, level = min(1.0, rows[C.sums, i] / count), log_visits / count
+                relative = rows[C.entropy, i] - mean * log_best - (1.0 - mean) * log_rest
+                inside = mean >= best * (1.0 - SLACK) or relative <= level + SLACK
+                bound = kl_upper(mean, level) if inside else -1.0
+            if bound >= 0.0 or rate[i] >= best * (1.0 - SLACK):
+                out[i] = max(rate[i], bound)
+            if out[i] > best:
+                best = out[i]
+                log_best, log_rest = math.log(best), math.log1p(-best * (1.0 - SLACK))
 
 
 @kernel
@@ -86,6 +101,9 @@ def learn(memory, context, arm, propensity, reward):
     memory.arms[A.arm_counts, arm] += 1.0
     memory.arms[A.arm_sums, arm] += reward
     add_reward(memory, context, arm, reward)
+    rows = memory.contexts[context]
+    mean = min(1.0, rows[C.sums, arm] / rows[C.counts, arm])
+    rows[C.entropy, arm] = -kl_entropy(mean)
     return True
 
 
@@ -143,4 +161,5 @@ class GuaranteedRevenue(PerArmPolicy):
 
     def __init__(self, n_contexts: int, n_arms: int, *, rates: PerArm, seed: int | None = None) -> None:
         n_arms = validate.integer("n_arms", n_arms, low=1)
-        super().__init__(n_contexts, n_arms, settings={"rates": per_arm("rates", rates, n_arms)}, seed=seed)
+        self.rates = per_arm("rates", rates, n_arms)
+        super().__init__(n_contexts, n_arms, settings={"rates": self.rates}, seed=seed)

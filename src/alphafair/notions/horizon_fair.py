@@ -151,6 +151,7 @@ class HorizonFair(BasePolicy):
             "alpha": self.alpha,
             "low": validate.number("low", low, low=0.0, high=1.0, low_open=True, high_open=True),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from alphafair.notions._counts import (
     default_share,
     draw_largest,
     per_arm,
-    refuse_sum,
+    refuse_too_many,
     upper_bounds,
 )
 from alphafair.policy.algorithm import Algorithm
@@ -154,10 +154,11 @@ class LFG(PerArmPolicy):
             "eta": validate.number("eta", eta, low=0.0, high=float("inf"), low_open=True),
             "width": validate.number("width", width, low=0.0, high=100.0),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:
         return {name: self.settings[name] for name in S._fields}
 
     def _check_n_live(self, n_live: int) -> None:
-        refuse_sum("shares", self.settings["shares"], n_live, high=1.0)
+        refuse_too_many("shares", self.settings["shares"], n_live, open_end=False)

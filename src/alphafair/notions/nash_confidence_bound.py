@@ -110,6 +110,7 @@ class NashConfidenceBound(BasePolicy):
             "c": validate.number("c", c, low=0.0, high=100.0, low_open=True),
             "explore": validate.number("explore", explore, low=0.0, high=float("inf")),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:

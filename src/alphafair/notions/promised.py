@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import validate
-from alphafair.algorithms import POLICIES
 from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, Labels
 from alphafair.math.distributions import draw_arm
-from alphafair.notions._counts import PerArm, default_share, of_arms, per_arm, refuse_sum
+from alphafair.notions._counts import PerArm, default_share, of_arms, per_arm, refuse_too_many
 from alphafair.policy import archive
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import DAMAGED
@@ -89,9 +88,9 @@ class Promised(PlainPolicy):
 
     Parameters
     ----------
-    policy
-        A policy with bandit feedback, which is copied; or the number of contexts, with the arguments `n_arms` and
-        `inside` in place of a policy.
+    n_contexts
+        A policy with bandit feedback, which is copied; or the number of contexts, with `n_arms` and `inside` in place
+        of a policy.
     n_arms
         The number of arms, if no policy is passed.
     inside
@@ -146,7 +145,7 @@ class Promised(PlainPolicy):
 
     def __init__(
         self,
-        policy: BasePolicy | int,
+        n_contexts: BasePolicy | int,
         n_arms: int | None = None,
         *,
         inside: Mapping[str, Any] | None = None,
@@ -156,14 +155,14 @@ class Promised(PlainPolicy):
         groups: Groups | Labels | None = None,
         seed: int | None = None,
     ) -> None:
-        if isinstance(policy, BasePolicy):
+        if isinstance(n_contexts, BasePolicy):
             for argument, value in (("n_arms", n_arms), ("inside", inside), ("groups", groups)):
                 if value is not None:
                     raise InvalidArgument(argument, "None beside a policy", value, "The policy has its own.")
-            _kind(policy.name)
-            self._inside: BasePolicy = copy.deepcopy(policy)
+            _kind(n_contexts.name)
+            self._inside: BasePolicy = copy.deepcopy(n_contexts)
         else:
-            self._inside = _made(policy, n_arms, EFFICIENT if inside is None else inside, groups)
+            self._inside = _made(n_contexts, n_arms, EFFICIENT if inside is None else inside, groups)
         if self._inside.feedback is not Feedback.BANDIT:
             repair = "Pass feedback='bandit' to it, or choose another."
             raise InvalidArgument("policy", "one with bandit feedback", self._inside, repair)
@@ -182,6 +181,8 @@ class Promised(PlainPolicy):
         if of == "pulls" and total > 1.0 + 1e-12:
             allowed = f"numbers in [0, 1] with a sum of at most 1 over {n_live} arms"
             raise InvalidArgument("rates", allowed, rates, "Lower them.")
+        self.inside = own["inside"] if inside is None else dict(inside)
+        self.of, self.rates, self.tolerance = of, given, own["tolerance"]
         super().__init__(self._inside.n_contexts, len(live), settings=own, seed=seed)
         if not live.all():
             self._start(live)
@@ -311,7 +312,8 @@ class Promised(PlainPolicy):
         """Change alpha of the policy inside."""
         with self._lock:
             self._inside.set_alpha(alpha)
-            self.settings = {**self.settings, "inside": self._settings_inside()}
+            self.inside = self._settings_inside()
+            self.settings = {**self.settings, "inside": self.inside}
 
     def new_period(self, carry: float = 0.5) -> None:
         """Start a period of the policy inside; promises go on."""
@@ -375,13 +377,12 @@ class Promised(PlainPolicy):
         archive.check_kind(own, self.name, self._version)
         version = int(archive.array_of(state, f"{INSIDE}version", np.int64, ()))
         arrays.pop("version")
-        settings = {**self._settings_inside(), **{k: v for k, v in state.settings.items() if k == "groups"}}
-        settings |= {name: state.settings.get(name) for name in ("n_contexts", "n_arms")}
-        name = settings.pop("policy")
-        inside = State(name, version, settings, state.rng, arrays)
-        rest = {key: value for key, value in settings.items() if key not in ("n_contexts", "n_arms")}
-        made = archive.build(type(self._inside), self._inside.n_contexts, archive.live_of(state), rest, None)
-        made.restore(inside)
+        n_contexts = validate.integer("state.settings['n_contexts']", state.settings.get("n_contexts"), low=1)
+        settings = dict(self._inside._settings_for(n_contexts))
+        shared = ("groups", "n_contexts", "n_arms")
+        settings |= {name: state.settings[name] for name in shared if name in state.settings}
+        made = copy.deepcopy(self._inside)
+        made.restore(State(made.name, version, settings, state.rng, arrays))
         with self._lock:
             super().restore(own)
             self._inside = made
@@ -412,7 +413,7 @@ class Promised(PlainPolicy):
 
     def _check_n_live(self, n_live: int) -> None:
         if self.settings["of"] == "pulls":
-            refuse_sum("rates", self.settings["rates"], n_live, high=1.0)
+            refuse_too_many("rates", self.settings["rates"], n_live, open_end=False)
 
     def _stepper_of(self, *arguments: Any) -> Any:
         flags, bundle, _ = arguments
@@ -423,10 +424,9 @@ class Promised(PlainPolicy):
 
 def _kind(name: Any) -> type[BasePolicy]:
     """Return the class of a policy by its name."""
-    from alphafair.notions import NOTIONS  # which imports this module
+    from alphafair.notions import find  # which imports this module
 
-    known = {**POLICIES, **{kind.name: kind for kind in NOTIONS}}
-    return known[validate.choice("inside['policy']", name, known)]
+    return find(name, "inside['policy']")
 
 
 def _made(n_contexts: Any, n_arms: Any, inside: Any, groups: GroupsLike | None) -> BasePolicy:

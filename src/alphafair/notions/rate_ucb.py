@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm
-from alphafair.notions._counts import C, K, add_reward, default_share, draw_largest, refuse_sum, upper_bounds
+from alphafair.notions._counts import C, K, add_reward, default_share, draw_largest, refuse_too_many, upper_bounds
 from alphafair.notions.fair_learn import SQRT_2
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.base import BasePolicy
@@ -102,10 +102,11 @@ class RateUCB(BasePolicy):
             "pull_share": validate.number("pull_share", share, low=0.0, high=most, low_open=True, high_open=True),
             "width": validate.number("width", width, low=0.0, high=100.0),
         }
+        vars(self).update(settings)
         super().__init__(n_contexts, n_arms, settings=settings, seed=seed)
 
     def _numbers(self) -> dict[str, Any]:
         return self.settings
 
     def _check_n_live(self, n_live: int) -> None:
-        refuse_sum("pull_share", self.settings["pull_share"], n_live, high=1.0)
+        refuse_too_many("pull_share", self.settings["pull_share"], n_live, open_end=True)

@@ -92,8 +92,9 @@ def offline_optimum(
     Notes
     -----
     A structured primal-dual interior point method, O(M N min(M, N)) per iteration, on the undecided contexts only. From
-    150 contexts and arms on, up to alpha = 2, it runs on the candidates alone; from 1,000 on LAPACK factors its equations:
-    2,000 contexts and arms take seconds. The last digits then depend on the machine; the certificate is the same.
+    150 contexts and arms on, up to alpha = 2, it runs on the candidates alone, and from 1,000 on LAPACK factors its
+    equations: 2,000 contexts and arms take seconds. The last digits then depend on the machine, and the certificate
+    holds for them. On a busy machine set OPENBLAS_NUM_THREADS=1: threads of LAPACK wait for each other.
     Contexts without rounds stay uniform over groups, and over arms inside a group. Tied arms of one group share
     equally. Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions. At
     alpha = inf only the poorest accounts are determined; those above them are at one of many optima, not at the one

@@ -6,8 +6,8 @@ With the right prices w_i = f_i phi'(R_i) only a few arms per context are close 
    proportional response of buyers in a market),
 2. keeps the entries whose W_ji w_i is within a margin of the best of their context, the candidates,
 3. follows the central path of `interior_point` on the candidates, with the normal equations formed from them and
-   factored by LAPACK, from 1,000 on, and with Gondzio's centrality corrections, because a factorisation costs more than a
-   solution,
+   factored by LAPACK, from 1,000 on, and with Gondzio's centrality corrections, because a factorisation costs more
+   than a solution,
 4. certifies the result on all entries, and repeats from 2 at the new prices if something was left out.
 
 Correctness depends on `hindsight.certify` alone. Below `SIZE` contexts or arms, and where this fails, `hindsight.solve`
