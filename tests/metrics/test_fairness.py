@@ -57,7 +57,7 @@ def test_by_hand() -> None:
     assert metrics.longest_wait([0, 0, 0, 1, 0], 2) == 3
     assert metrics.pull_lapse([0, 0, 0, 1, 0], [0.0, 0.5]) == 1.0
     assert metrics.pull_lapse([0, 1, 0, 1], [0.5, 0.5]) == 0.0
-    assert metrics.pull_lapse([0] * 10, [0.0, 0.3]) == 3.0  # 0.3 times 10 is not less than 3
+    assert metrics.pull_lapse([0] * 100, [0.0, 0.29]) == 29.0  # though 0.29 times 100 rounds to less
     assert metrics.rate_shortfall([10.0, 0.0], [0.1, 0.0], 100) == 0.0  # nothing is owed to arm 1
     assert metrics.favouring([[0.7, 0.3]], [0.5, 0.5 + 1e-10]) == 0.0
     assert metrics.envy(np.diag([3.0, 4.0])) == 0.0
