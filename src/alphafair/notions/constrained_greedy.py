@@ -120,7 +120,8 @@ class ConstrainedGreedy(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     groups
-        A label per arm, or a `Groups`, whose floors are the default of `low`. None: every arm is its own group.
+        A label per arm, or a `Groups`, whose floors and ceilings are the defaults of `low` and `high`. None: every arm
+        is its own group.
     low, high
         The bounds: one number for all groups, a mapping from label to number, with 0 and 1 for labels left out, which
         may name groups that are added later, or one number per group in the order of their first arms. None: 0 and
@@ -181,7 +182,7 @@ class ConstrainedGreedy(BasePolicy):
             _bounds(argument, value, labels, missing=missing)
             for argument, value, missing in (
                 ("low", given.pull_floor if low is None else low, 0.0),
-                ("high", getattr(given, "pull_ceiling", None) if high is None else high, 1.0),
+                ("high", given.pull_ceiling if high is None else high, 1.0),
             )
         )
         settings: dict[str, Any] = {"low": floors, "high": ceilings}
