@@ -11,7 +11,19 @@ from sphinx.util.docutils import SphinxDirective
 
 from alphafair.engine.store.dialect import SQLITE
 from alphafair.service.page.sentences import SIGNING_OUT
-from tools.site import arena, benchmarks, commands, errors, metrics, names, notions, outside, policies, routes, snapshots
+from tools.site import (
+    arena,
+    benchmarks,
+    commands,
+    errors,
+    metrics,
+    names,
+    notions,
+    outside,
+    policies,
+    routes,
+    snapshots,
+)
 
 PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others make of it
     "arena": lambda what: arena.block(arena.results(), what),
