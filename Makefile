@@ -86,7 +86,7 @@ dist: $(VENV)/installed-test
 	$(BIN)/python tools/build_release.py $(if $(TAG),--tag $(TAG))
 
 clean:
-	rm -rf $(VENV) output report arena dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) output report arena notions dist build htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		docs/_build docs/_generated docs/examples docs/reference/names \
 		.import_linter_cache .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

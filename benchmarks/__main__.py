@@ -20,6 +20,7 @@ SECTIONS = (
     "offline",
     "simulation",
     "groups",
+    "notions",
     "log",
     "loop",
     "steps",

@@ -15,7 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 AT_ONCE = 4  # files between two looks at what is left
 WHOLE = (
+    "tests/notions/test_oracles.py",
+    "tests/notions/test_refusals.py",
+    "tests/notions/test_promised.py",
+    "tests/math/test_bounds.py",
+    "tests/offline/test_large.py",
     "tests/metrics/test_metrics.py",
+    "tests/metrics/test_fairness.py",
     "tests/policy/test_snapshots.py",
     "tests/math/test_math.py",
     "tests/algorithms/test_slate_events.py",
@@ -123,7 +129,7 @@ OTHERS = (  # in the order of what they add
     "tests/algorithms/test_features.py",
     "tests/metrics/test_welfare.py",
 )
-MEASURED = ("math/*", "algorithms/*", "offline/*", "policy/memory.py", "metrics.py")
+MEASURED = ("math/*", "algorithms/*", "notions/*", "offline/*", "policy/memory.py", "metrics.py")
 
 
 def run(files: list[str], *, more: bool) -> bool:

@@ -32,7 +32,8 @@ from alphafair.executors import ProcessPool
 from alphafair.jit import Kernels
 from alphafair.lab import arena, reproduction
 from alphafair.lab.runner import compile_here, compile_tasks
-from alphafair.precompile import SLATES, compile_kernels, every_kernel, small_policy
+from alphafair.notions import NOTIONS
+from alphafair.precompile import SLATES, compile_kernels, every_kernel, kernels_of, small_policy
 from alphafair.tasks import Task
 
 # the kernels of the variants that the conformance checks play with slates
@@ -78,7 +79,7 @@ def of_plans() -> list[Callable[[], None]]:
 def marker() -> Path | None:
     """The file that says that all of it is on disk; None without a cache."""
     folder = jit.cache_folder()
-    digest = code_digest(("algorithms/*.py", "lab/**/*.py", "precompile.py", "streams/*.py", "run.py"))
+    digest = code_digest(("algorithms/*.py", "notions/*.py", "lab/**/*.py", "precompile.py", "streams/*.py", "run.py"))
     own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
     return None if folder is None else folder / f"suite-{digest}-{own}-{jit._toolchain()}"
 
@@ -91,6 +92,7 @@ def main() -> int:
     work: list[Callable[[], None]] = [compile_offline, compile_evaluation]
     work += [partial(compile_policy, kernels) for kernels in every_kernel()]
     work += [partial(compile_policy, Kernels(name, feedback, flags | {SLATES})) for name, feedback, flags in OF_SLATES]
+    work += [partial(compile_kernels, kernels) for kind in NOTIONS for kernels in kernels_of(kind.name)]
     with ProcessPool() as pool:
         for part in (work, of_plans()):  # the second part shares kernels with the first
             for done in as_completed([pool.submit(each) for each in part]):

@@ -40,6 +40,11 @@ class Groups:
         arms. None: 1 for all.
     pull_floor
         The least probability in every round: one number for every arm, or a mapping or sequence by group. None: 0.
+    pull_ceiling
+        The largest probability in every round, by group, for `notions.ConstrainedGreedy` alone. None: 1. With floors
+        every policy is the floors plus what is left of any policy, which keeps the guarantees of the alpha-fair
+        policies and the proof of the offline optimum. Ceilings leave no such rest, so these refuse them. Floors under
+        the other groups make a ceiling: with floors of 0.4 under two groups neither has more than 0.6.
 
     Wherever a `Groups` is accepted, a list of labels and the `groups` of a policy are too.
 
@@ -52,6 +57,7 @@ class Groups:
     labels: Labels | None = None
     entitlements: PerGroup | None = None
     pull_floor: PerGroup | None = None
+    pull_ceiling: PerGroup | None = None
 
     @classmethod
     def of(cls, value: GroupsLike | None) -> Groups:
@@ -62,6 +68,13 @@ class Groups:
 
     def for_arms(self, n_arms: int, *, n_live: int | None = None) -> ArmGroups:
         """Resolve and check for `n_arms` arms, of which at most `n_live` are live at one time (default: all)."""
+        if self.pull_ceiling is not None:
+            repair = (
+                "Put floors under the other groups instead, which caps this one at 1 minus their sum: with "
+                "pull_floor={'a': 0.4, 'b': 0.4} neither has more than 0.6. Guarantees with ceilings are not known. "
+                "Or use alphafair.notions.ConstrainedGreedy, which has none."
+            )
+            raise InvalidArgument("pull_ceiling", "None here", self.pull_ceiling, repair)
         floor = 0.0 if self.pull_floor is None else self.pull_floor
         return ArmGroups.of(n_arms, self.labels, self.entitlements, floor, n_live=n_live)
 

@@ -59,11 +59,13 @@ FOLDERS = (
     "offline",
     "evaluation",
     "lab/rivals",
+    "notions",
 )
 # files and folders on which the states of an engine depend
 OF_STATES = (
     "math",
     "algorithms",
+    "notions",
     "policy/loops",
     "policy/slate_loops",
     "policy/memory",

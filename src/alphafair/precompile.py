@@ -15,6 +15,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.executors import ProcessPool
 from alphafair.groups import Groups
 from alphafair.jit import Kernels
+from alphafair.values import Policy
 
 NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the branches of a flag
     "groups": {"groups": Groups(["a", "a", "b"], pull_floor={"a": 0.1})},
@@ -30,16 +31,14 @@ def parse(name: str, *, slates: bool = False) -> list[Kernels]:
     >>> parse("alpha-fair+full+groups")
     [Kernels(policy='alpha-fair', feedback='full', flags=frozenset({'groups'}))]
     """
-    from alphafair import POLICIES
-
     policy, _, rest = name.partition("+")
     feedback, _, listed = rest.partition("+")
-    known = kernels_of(validate.choice("policy", policy, POLICIES))
+    known = kernels_of(policy)
     if not rest:
         return kernels_of(policy, slates=slates)
     validate.choice(f"feedback in {name!r}", feedback, dict.fromkeys(each.feedback for each in known))
     flags = sorted({flag for each in known for flag in each.flags if each.feedback == feedback})
-    flags += [SLATES] if POLICIES[policy].traits.slates else []
+    flags += [SLATES] if _kind(policy).traits.slates else []
     for flag in listed.split("-") if listed else ():
         if not flags:
             raise InvalidArgument(f"flags in {name!r}", f"left out: {policy} has none", flag, f"Pass {policy}.")
@@ -52,9 +51,7 @@ def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
 
     With `slates` those of slates too.
     """
-    from alphafair import POLICIES
-
-    kind: Any = POLICIES[policy]
+    kind: Any = _kind(policy)
     found = []
     for feedback in kind.traits.feedbacks or (kind.feedback,):
         algorithm = kind.algorithm[feedback] if isinstance(kind.algorithm, Mapping) else kind.algorithm
@@ -66,6 +63,17 @@ def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
     return found
 
 
+def _kind(policy: str) -> type[Policy]:
+    """Return a class by its name; those of `alphafair.notions` are imported only where they are asked for."""
+    from alphafair import POLICIES
+
+    if policy in POLICIES:
+        return POLICIES[policy]
+    from alphafair.notions import find
+
+    return find(policy)
+
+
 def every_kernel(*, slates: bool = False) -> list[Kernels]:
     """Return the kernels of all registered policies."""
     from alphafair import POLICIES
@@ -75,9 +83,7 @@ def every_kernel(*, slates: bool = False) -> list[Kernels]:
 
 def small_policy(kernels: Kernels) -> Any:
     """Return a policy of one context and three arms that runs on these kernels."""
-    from alphafair import POLICIES
-
-    kind: Any = POLICIES[kernels.policy]
+    kind: Any = _kind(kernels.policy)
     settings = dict(next(iter(kind.traits.variants(1, 3).values())))
     if kind.traits.feedbacks:
         settings["feedback"] = kernels.feedback

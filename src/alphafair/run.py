@@ -889,10 +889,23 @@ def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str,
 
 
 def known_settings(kind: type[Policy], stream: Stream, alpha: float) -> dict[str, Any]:
-    """Return alpha, the horizon and the frequencies of contexts, as far as the policy takes them."""
+    """Return alpha, the horizon and the frequencies of contexts, as far as the policy takes them.
+
+    A policy that requires rates of reward gets half of what uniform play earns every arm.
+    """
     visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
     frequencies = (visits / stream.n_rounds).tolist()
-    return accepted(kind, {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": frequencies})
+    offered = {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": frequencies}
+    if requires(kind, "rates"):
+        shares = np.bincount(stream.items, minlength=len(stream.reward_table)) / stream.n_rounds
+        offered["rates"] = (0.5 * (shares @ stream.reward_table) / stream.n_arms).tolist()
+    return accepted(kind, offered)
+
+
+def requires(kind: type[Policy], setting: str) -> bool:
+    """Whether the constructor has no default for a setting."""
+    parameters = inspect.signature(kind).parameters
+    return setting in parameters and parameters[setting].default is inspect.Parameter.empty
 
 
 def matching_features(

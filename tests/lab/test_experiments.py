@@ -602,7 +602,14 @@ PACKAGE = Path(alphafair.__file__).parent
 SHOWS = ("figures.py", "formatting.py", "validate.py", "pages.py", "cli/reproduce.py", "templates/page.html")
 SHOWS += ("templates/report.css", *(f"lab/{name}.py" for name in ("paper", "claims", "measure", "results", "report")))
 PLAYS = ("math/simplex.py", "algorithms/hedge.py", "streams/synthetic.py", "run.py", "policy/base.py", "jit.py")
-PLAYS += ("offline/interior_point.py", "metrics.py", "values/stream.py", "lab/plan.py", "lab/rivals/ucb.py")
+PLAYS += (
+    "offline/interior_point.py",
+    "metrics.py",
+    "values/stream.py",
+    "lab/plan.py",
+    "lab/rivals/ucb.py",
+    "notions/lfg.py",
+)
 
 
 def test_code_that_computes_names_results_and_code_that_shows_does_not(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_make_clean_leaves_nothing_that_commands_and_tools_make(tmp_path: Path) 
     program = typer.main.get_command(app)
     parameters = [each for name in COMMANDS for each in program.commands[name].params]  # type: ignore[attr-defined]
     folders = {str(each.default) for each in parameters if each.name == "output" and each.default}
-    assert folders == {"report", "arena"}
+    assert folders == {"report", "arena", "notions"}
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split() if line.endswith("/")]
     made = {*folders, "output", "src/alphafair/__pycache__", *(name for name in ignored if "*" not in name)}
     shutil.copy(ROOT / "Makefile", tmp_path)

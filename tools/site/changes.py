@@ -48,7 +48,17 @@ def note(app: Sphinx, config: Config) -> None:
             path.unlink()
 
 
+def remove_old_pages(app: Sphinx, problem: Exception | None) -> None:
+    """Remove pages that an earlier build made, of documents that are no more."""
+    kept = {*app.env.all_docs, "genindex", "py-modindex", "search"}
+    for path in Path(app.outdir).rglob("*.html"):
+        page = path.relative_to(app.outdir).with_suffix("").as_posix()
+        if problem is None and page not in kept and not page.startswith("_"):
+            path.unlink()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("code_stamp", "", "")
     app.connect("config-inited", note, priority=1)
+    app.connect("build-finished", remove_old_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,7 +11,19 @@ from sphinx.util.docutils import SphinxDirective
 
 from alphafair.engine.store.dialect import SQLITE
 from alphafair.service.page.sentences import SIGNING_OUT
-from tools.site import arena, benchmarks, commands, errors, metrics, names, outside, policies, routes, snapshots
+from tools.site import (
+    arena,
+    benchmarks,
+    commands,
+    errors,
+    metrics,
+    names,
+    notions,
+    outside,
+    policies,
+    routes,
+    snapshots,
+)
 
 PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others make of it
     "arena": lambda what: arena.block(arena.results(), what),
@@ -24,6 +36,7 @@ PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others
     "help": commands.help_of,
     "metrics": lambda _: metrics.table(),
     "names": lambda _: names.index(),
+    "notions": notions.block,
     "output": commands.output_of,
     "policies": lambda _: policies.table(),
     "schema": lambda _: f"```sql\n{SQLITE.schema}```\n",

@@ -18,6 +18,7 @@ from alphafair.formatting import visible
 COMMANDS = {  # in the order of the help, which needs no imports
     "reproduce": "Reproduce the paper: run its experiments and write a report.",
     "arena": "Compare all policies in all scenarios: how much of the gap to the optimum each closes.",
+    "notions": "Compare published notions of fairness: how fair every policy is by each, and what it costs.",
     "simulate": "Compare policies: how much arms earn, and how fairly.",
     "offline": "Compute the fair optimum in hindsight.",
     "evaluate": "Estimate what policies would have earned on a log, and how fairly.",
@@ -37,7 +38,7 @@ COMMANDS = {  # in the order of the help, which needs no imports
     "compile": "Compile policies ahead of time.",
 }
 EXTRAS = {  # of the commands that need more than typer; `export` needs polars alone, which two extras have
-    **dict.fromkeys(("reproduce", "arena", "simulate", "offline", "evaluate", "frontier", "doctor"), "lab"),
+    **dict.fromkeys(("reproduce", "arena", "notions", "simulate", "offline", "evaluate", "frontier", "doctor"), "lab"),
     "serve": "service",
 }
 

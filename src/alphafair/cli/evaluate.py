@@ -194,15 +194,21 @@ def _learning_kind(name: str) -> type[Policy]:
     from alphafair.algorithms import POLICIES
     from alphafair.cli.check import find_policy
 
+    kinds = dict(POLICIES)
+    if ":" not in name and name not in kinds:
+        from alphafair.notions import NOTIONS
+        from alphafair.run import requires
+
+        kinds |= {kind.name: kind for kind in NOTIONS if not requires(kind, "rates")}  # a log does not determine them
     known = [
-        each for each, kind in POLICIES.items() if "bandit" in (kind.traits.feedbacks or (vars(kind).get("feedback"),))
+        each for each, kind in kinds.items() if "bandit" in (kind.traits.feedbacks or (vars(kind).get("feedback"),))
     ]
     names = dict.fromkeys([*FIXED, *known])
-    if name in POLICIES and name not in known:
+    if name in kinds and name not in known:
         allowed = "one that learns from the reward of the shown arm alone"
         repair = f"It learns from the rewards of all arms, which a log does not have: choose one of {', '.join(known)}."
         raise InvalidArgument("--policy", allowed, name, repair)
-    return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, names)]
+    return find_policy(name) if ":" in name else kinds[validate.choice("--policy", name, names)]
 
 
 def _make_policy(kind: type[Policy], log: AnyLog, alpha: float, groups: ArmGroups) -> Policy:

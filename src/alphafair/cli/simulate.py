@@ -185,12 +185,17 @@ def command(
 
 
 def _find(name: str) -> type[Policy]:
-    """The class of a built-in policy by its name, or of a user's own."""
-    from alphafair import validate
+    """The class of a policy by its name, built in or of `alphafair.notions`, or of a user's own."""
     from alphafair.algorithms import POLICIES
     from alphafair.cli.check import find_policy
 
-    return find_policy(name) if ":" in name else POLICIES[validate.choice("--policy", name, POLICIES)]
+    if ":" in name:
+        return find_policy(name)
+    if name in POLICIES:
+        return POLICIES[name]
+    from alphafair.notions import find
+
+    return find(name, "--policy")
 
 
 def _refuse_misplaced(ctx: typer.Context, data: Path | None, stream: str) -> None:

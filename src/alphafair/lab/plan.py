@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -19,12 +19,18 @@ import polars as pl
 from alphafair import metrics, preprocessing, streams
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.data.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
+from alphafair.groups import Groups
 from alphafair.lab.rivals import RIVALS
+from alphafair.notions import NOTIONS
 from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
 from alphafair.run import accepted, known_settings, simulate, simulate_against
 from alphafair.values import Adversary, Feedback, Matrix, Policy, Stream, Trace, Vector
 
-KINDS: dict[str, type[BasePolicy]] = {**POLICIES, **{kind.name: kind for kind in RIVALS}}
+KINDS: dict[str, type[BasePolicy]] = {
+    **POLICIES,
+    **{kind.name: kind for kind in RIVALS},
+    **{kind.name: kind for kind in NOTIONS},
+}
 SMOKE_ROUNDS, SMOKE_SEEDS, SMOKE_DELAY, SMOKE_RECORDS, SMOKE_SETTINGS = 400, 3, 20, 5, 2
 SMOKE_RATINGS = (("n_rounds", SMOKE_ROUNDS), ("n_contexts", 10), ("n_arms", 19))
 SMALLER_MIN_RATINGS = (500, 50)  # where no user has as many ratings as an experiment asks for
@@ -92,11 +98,34 @@ def settings_by_policy(contenders: Iterable[Contender]) -> dict[str, list[Conten
 
 def _evaluate(value: Any, stream: Stream) -> Any:
     """The value of a setting: a formula is evaluated for these rounds."""
+    if isinstance(value, str) and value in FORMULAS:
+        return FORMULAS[value](stream)
     if value == "sqrt(ln N / T)":
         return math.sqrt(math.log(stream.n_arms) / stream.n_rounds)
     if isinstance(value, str) and value.endswith(" / N"):
         return float(value.removesuffix(" / N")) / stream.n_arms
     return value
+
+
+def half_of_uniform(stream: Stream) -> Vector:
+    """Half the reward per round that uniform play gives every arm."""
+    rates: Vector = stream.reward_table[stream.items].mean(axis=0) / (2.0 * stream.n_arms)
+    return rates
+
+
+def _entitled(stream: Stream) -> Groups:
+    rates = half_of_uniform(stream)
+    return Groups(entitlements=rates / rates.mean())
+
+
+FORMULAS: Mapping[str, Callable[[Stream], Any]] = {  # settings that depend on the rounds
+    "half of uniform": lambda stream: half_of_uniform(stream).tolist(),
+    "entitled to half of uniform": _entitled,
+    "1% of half of uniform": lambda stream: 0.01 * float(half_of_uniform(stream).mean()) * stream.n_rounds,
+    "floor of 0.5 / N": lambda stream: Groups(pull_floor=0.5 / stream.n_arms),
+    "halves": lambda stream: [i % 2 for i in range(stream.n_arms)],
+    "halves of at least 0.4": lambda stream: Groups([i % 2 for i in range(stream.n_arms)], pull_floor=[0.4, 0.4]),
+}
 
 
 @dataclass(frozen=True)

@@ -396,7 +396,7 @@ def plain(value: Any, where: str = "results") -> Any:
     return value
 
 
-def as_json(results: Results | ArenaResults) -> str:
+def as_json(results: Any) -> str:
     """Results as JSON, in the order of the fields, with each list of numbers on one line."""
     text = json.dumps(plain(results), indent=1, ensure_ascii=False, allow_nan=False)
     return NUMBERS.sub(lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text) + "\n"

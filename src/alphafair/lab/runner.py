@@ -44,10 +44,10 @@ COMPUTING = (  # all code that a table depends on
     "tables.py",
     *(
         f"{name}/*.py"
-        for name in ("algorithms", "data", "lab/rivals", "math", "offline", "policy", "streams", "values")
+        for name in ("algorithms", "data", "lab/rivals", "math", "notions", "offline", "policy", "streams", "values")
     ),
     *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
-    *(f"{name}.py" for name in ("preprocessing", "run", "lab/plan")),
+    *(f"{name}.py" for name in ("preprocessing", "run", "lab/fairness", "lab/notions", "lab/plan")),
 )
 SLOW_TO_COMPILE = ("alpha-fair-adaptive", "fair-cb", "optimum")  # each gets a process of its own
 TINY = Generated("impossibility", (("n_half", 1),))

@@ -6,6 +6,8 @@ import numpy as np
 
 from alphafair.jit import kernel
 
+TIE = 1e-12  # relative difference up to which scores are equal
+
 
 @kernel
 def draw_arm(probabilities, uniform):
@@ -61,6 +63,20 @@ def mask_alone(memory, probabilities, available, uniform):
     mask_distribution(probabilities, available)
     arm = draw_arm(probabilities, uniform)
     return arm, probabilities[arm]
+
+
+@kernel
+def play_largest(scores, share):
+    """Replace scores by a distribution: `share` on the arms of the largest score, equally, the rest on all arms."""
+    n, best, ties = scores.shape[0], scores[0], 0.0
+    for i in range(n):
+        best = max(best, scores[i])
+    least = best - TIE * abs(best) if best < math.inf else best
+    for i in range(n):
+        ties += 1.0 if scores[i] >= least else 0.0
+    for i in range(n):
+        largest = share / ties if scores[i] >= least else 0.0
+        scores[i] = largest + (1.0 - share) / n
 
 
 @kernel

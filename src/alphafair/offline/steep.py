@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alphafair.math.welfare import welfare
-from alphafair.offline import hindsight
+from alphafair.offline import hindsight, large
 from alphafair.offline.hindsight import EPSILON
 from alphafair.offline.interior_point import eliminate, follow
 from alphafair.values.arrays import Matrix, Vector
@@ -72,8 +72,7 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
 
 def _screened(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: float) -> Solution:
     x, levels = np.empty_like(totals), np.empty_like(base)
-    unknown = np.ones_like(base), np.full_like(base, np.inf)
-    money, gap, steps = hindsight.solve(totals, base, s, alpha, tolerance, *unknown, x, levels)
+    money, gap, steps = large.solve(totals, base, s, alpha, tolerance, x, levels)
     return Solution(x, levels, float(gap / money), int(steps))
 
 

@@ -12,6 +12,7 @@ and these towards the mean reward, with k the strength of the prior:
 from typing import Any
 
 from alphafair.jit import kernel
+from alphafair.math.distributions import play_largest as play_largest
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.values.arrays import Vector, positions
 
@@ -19,7 +20,6 @@ N = positions("reward_sum", "seen")
 A = positions("total", "arm_sums", "arm_counts")
 C = positions("sums", "counts")
 T = positions("weights", "means")
-TIE = 1e-12
 
 
 @kernel
@@ -40,20 +40,6 @@ def estimate(memory, context, prior, means):
     for i in range(means.shape[0]):
         of_arm = (arms[A.arm_sums, i] + overall) / (arms[A.arm_counts, i] + 1.0)
         means[i] = (rows[C.sums, i] + prior * of_arm) / (rows[C.counts, i] + prior)
-
-
-@kernel
-def play_largest(scores, share):
-    """Replace scores by a distribution: `share` on the arms of the largest score, equally, the rest on all arms."""
-    n, best, ties = scores.shape[0], scores[0], 0.0
-    for i in range(n):
-        best = max(best, scores[i])
-    least = best - TIE * abs(best)
-    for i in range(n):
-        ties += 1.0 if scores[i] >= least else 0.0
-    for i in range(n):
-        largest = share / ties if scores[i] >= least else 0.0
-        scores[i] = largest + (1.0 - share) / n
 
 
 @kernel

@@ -1,0 +1,130 @@
+"""The published notions: compiled runs against the naive formulas in a NumPy loop, and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from alphafair import Stream, notions, simulate
+from benchmarks.jobs import N_ARMS, N_CONTEXTS, common
+from benchmarks.table import Row, duration, faster, named
+from benchmarks.timing import best, seconds
+from tests.naive_notions import kl_upper
+
+OURS, THEIRS, REPEATS = 200_000, 2_000, 3  # rounds of a turn, and turns
+RATES = 0.2 / N_ARMS
+
+
+def rows() -> Iterator[Row]:
+    """Every policy with kernels but BanditQ and HorizonFair, whose learners have rows of their own."""
+    jobs: dict[str, tuple[Any, Any]] = {
+        "FairLearn": (partial(notions.FairLearn, shares=0.5 / N_ARMS), fair_learn),
+        "RateUCB": (notions.RateUCB, rate_ucb),
+        "LFG": (notions.LFG, lfg),
+        "FairX": (partial(notions.FairX, width=0.3), fairx),
+        "GuaranteedRevenue": (partial(notions.GuaranteedRevenue, rates=RATES), guaranteed_revenue),
+    }
+    long = common(OURS)
+    short, uniforms = long.head(THEIRS), np.random.default_rng(0).random(THEIRS)
+    spent = {}
+    for name, (make, step) in jobs.items():
+        trace = simulate(make(N_CONTEXTS, N_ARMS), short, seed=0)  # compiles
+        if not np.array_equal(trace.pulls, loop(short, uniforms, step)):
+            raise AssertionError(f"{name}: the NumPy loop and the compiled run are not the same algorithm")
+
+        def compiled(make: Any = make) -> float:
+            policy = make(N_CONTEXTS, N_ARMS)
+            return seconds(lambda: simulate(policy, long, seed=0)) / OURS
+
+        def interpreted(step: Any = step) -> float:
+            return seconds(lambda: loop(short, uniforms, step)) / THEIRS
+
+        times = best({"compiled": compiled, "numpy": interpreted}, REPEATS)
+        spent[name] = times["compiled"]
+        yield faster(f"simulate {name}", times["compiled"], f"{named('numpy')}, plain loop", times["numpy"], 30)
+    ratio = spent["GuaranteedRevenue"] / spent["FairLearn"]
+    ours, theirs = duration(spent["GuaranteedRevenue"]), duration(spent["FairLearn"])
+    yield Row("simulate GuaranteedRevenue", ours, "FairLearn", theirs, f"{ratio:.2g} x", "at most 5 x", ratio <= 5.0)
+
+
+class Counts:
+    """What a NumPy loop keeps: counts and sums by context and arm, and of arms."""
+
+    def __init__(self) -> None:
+        self.n, self.s = np.zeros((2, N_CONTEXTS, N_ARMS))
+        self.visits, self.t = np.zeros(N_CONTEXTS), 0
+        self.queues = np.zeros(N_ARMS)
+
+    def bounds(self, context: int, width: float) -> np.ndarray:
+        n = self.n[context]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = self.s[context] / n + width * np.sqrt(np.log(max(1.0, self.visits[context])) / n)
+        return np.where(n > 0, bound, np.inf)
+
+
+def largest(scores: np.ndarray) -> np.ndarray:
+    top = scores.max()
+    chosen = scores >= (top - 1e-12 * abs(top) if np.isfinite(top) else top)
+    return np.asarray(chosen / chosen.sum())
+
+
+def loop(stream: Stream, uniforms: np.ndarray, step: Any) -> np.ndarray:
+    """Play every round with the distribution of `step`, and return the pulls."""
+    counts, pulls = Counts(), np.zeros(N_ARMS, dtype=np.int64)
+    rounds = zip(stream.contexts.tolist(), stream.items.tolist(), uniforms.tolist(), strict=True)
+    for context, item, uniform in rounds:
+        p = step(counts, context)
+        arm = min(int(p.cumsum().searchsorted(uniform, side="right")), N_ARMS - 1)
+        reward = stream.reward_table[item, arm]
+        counts.n[context, arm] += 1
+        counts.s[context, arm] += reward
+        counts.visits[context] += 1
+        counts.t += 1
+        counts.queues = np.maximum(0.0, counts.queues + 0.5 / N_ARMS - (np.arange(N_ARMS) == arm))
+        pulls[arm] += 1
+    return pulls
+
+
+def fair_learn(counts: Counts, context: int) -> np.ndarray:
+    behind = 0.5 / N_ARMS * counts.t - counts.n.sum(axis=0)
+    return largest(behind if behind.max() > 0.0 else counts.bounds(context, 2**0.5))
+
+
+def rate_ucb(counts: Counts, context: int) -> np.ndarray:
+    return np.asarray(0.5 / N_ARMS + 0.5 * largest(counts.bounds(context, 2**0.5)))
+
+
+def lfg(counts: Counts, context: int) -> np.ndarray:
+    return largest(counts.queues + 10.0 * np.minimum(1.0, counts.bounds(context, 1.5**0.5)))
+
+
+def fairx(counts: Counts, context: int) -> np.ndarray:
+    n = counts.n[context]
+    if (n == 0).any():
+        return np.asarray((n == 0) / (n == 0).sum())
+    mean, radius = counts.s[context] / n, 0.3 / np.sqrt(n)
+    low, high = np.maximum(0.0, mean - radius), np.minimum(1.0, mean + radius)
+    mu, value = high, -np.inf
+    while True:
+        merit = np.exp(4.0 * mu)
+        found = (merit @ mu) / merit.sum()
+        if found <= value:
+            return np.asarray(merit / merit.sum())
+        value = found
+        mu = np.where(np.exp(4 * high) * (high - value) >= np.exp(4 * low) * (low - value), high, low)
+
+
+def guaranteed_revenue(counts: Counts, context: int) -> np.ndarray:
+    pulls = counts.n.sum(axis=0)
+    if (pulls == 0).any():
+        return np.asarray((pulls == 0) / (pulls == 0).sum())
+    q = RATES / np.maximum(RATES, counts.s.sum(axis=0) / pulls)
+    if q.sum() >= 1.0:
+        return np.asarray(q / q.sum())
+    level = 2.0 * np.log(max(1.0, counts.visits[context]))
+    pairs = zip(counts.s[context].tolist(), counts.n[context].tolist(), strict=True)
+    bounds = np.array([kl_upper(s / n, level / n) if n else 1.0 for s, n in pairs])
+    return np.asarray(q + (1.0 - q.sum()) * largest(np.maximum(RATES, bounds)))
