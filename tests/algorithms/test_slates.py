@@ -14,6 +14,7 @@ import pytest
 from alphafair import POLICIES, AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Groups, Uniform
 from alphafair.algorithms.adaptive_bandit import C, K, N
 from alphafair.errors import InvalidArgument
+from alphafair.lab.rivals import AlphaFairAfter, AlphaFairNextVisit
 from alphafair.values import Feedback, SlateDecision
 from tests import ROOT
 
@@ -272,6 +273,13 @@ def test_refusals_change_nothing(case: str) -> None:
         call()
     assert words in str(caught.value)
     assert BANDIT.snapshot().to_bytes() == before
+
+
+def test_readings_of_the_lab_show_one_arm() -> None:
+    for kind in (AlphaFairAfter, AlphaFairNextVisit):
+        assert not kind.traits.slates
+        with pytest.raises(InvalidArgument, match="k must be left out"):
+            kind(1, 5).choose(0, k=2)
 
 
 def test_a_damaged_memory_is_reported() -> None:

@@ -377,5 +377,5 @@ class AlphaFair(BasePolicy):
             if self.alpha >= 1.0:
                 return in_slopes(self._memory.scalars, N1, played_alpha(self.alpha))
             own = self._memory.context_scalars
-            roots, closed = own[:, K.reach] * np.sqrt(own[:, K.squared_norms]), own[:, K.closed_roots].sum()
+            roots, closed = own[:, K.reach] * np.sqrt(self.squared_gradient_norms), own[:, K.closed_roots].sum()
             return float(2.0 * roots.sum() + closed + self._memory.scalars[N.drift])

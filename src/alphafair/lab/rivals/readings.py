@@ -121,6 +121,7 @@ class AlphaFairNextVisit(AlphaFairAfter):
         learn=learn_at_next_visit,
         learn_in_order=learn_at_next_visit_in_order,
         before_arms_change=take_all_postponed_steps,
+        draw_slate=None,
     )
     traits = Traits(style=("#661100", "v"))
 
