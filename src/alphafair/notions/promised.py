@@ -17,7 +17,7 @@ import copy
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class _PromisedStepper(_PlainStepper):
 
     def mask(self, *arguments: Any) -> tuple[int, float]:
         _, out, available, uniform = arguments
-        out[:] = self.policy._among(self.drawn, available)
+        out[:] = self.policy._among(cast(int, self.drawn), available)
         arm = draw_arm(out, uniform)
         return arm, float(out[arm])
 
