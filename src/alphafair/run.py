@@ -36,6 +36,7 @@ from alphafair.values import (
     AvailableArms,
     Decision,
     DescribedDecision,
+    DescribedSlate,
     Feedback,
     Indices,
     Log,
@@ -49,6 +50,7 @@ from alphafair.values import (
     Vector,
     frozen,
 )
+from alphafair.values.log import first_entries, refuse_slates
 
 __all__ = ["over_full_log", "over_log", "simulate", "simulate_against", "simulate_all"]
 
@@ -100,7 +102,7 @@ def simulate(
     carry
         The part of every account that a new period keeps.
     log
-        Store every decision with its reward, as `trace.log`.
+        Store every decision with its reward, as `trace.log`; with `k` it has an entry for every shown arm.
     k
         Number of arms that a decision shows: one number, or one per round. All shown arms earn, and `trace.pulls`
         counts them all. None: single arms. With delays, slates are played step by step.
@@ -118,7 +120,7 @@ def simulate(
     validate.stream("stream", stream)
     every = stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, stream)
-    shown = None if k is None else _shown(policy, k, stream.n_rounds, log=log)
+    shown = None if k is None else _shown(policy, k, stream)
     delays = _delays(delay, stream.n_rounds, shown)
     validate.account(account)
     length = None if period is None else validate.integer("period", period, low=1)
@@ -141,7 +143,7 @@ def simulate(
             compiled=compiled,
             advance=advance,
         )
-    trace = _trace(policy, stream, seed, played, _log(stream, played) if log else None)
+    trace = _trace(policy, stream, seed, played, _log(stream, played, shown) if log else None)
     for check in after_simulate:
         check(policy, stream, delays, trace, shown)
     return trace
@@ -212,7 +214,7 @@ def simulate_against(
     every = adversary.stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, adversary.stream)
     generator = validate.random_generator("seed", seed)
-    shown = None if k is None else _shown(policy, k, adversary.stream.n_rounds)
+    shown = None if k is None else _shown(policy, k, adversary.stream)
     played, stream = against(policy, adversary, generator, every=every, shown=shown, compiled=compiled)
     return _trace(policy, stream, seed, played, None), stream
 
@@ -222,18 +224,31 @@ def _trace(policy: Policy, stream: Stream, seed: int | None, played: Played, log
     return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log, tuple(played.periods))
 
 
-def _log(stream: Stream, played: Played) -> Log:
+def _log(stream: Stream, played: Played, shown: Indices | None) -> Log:
+    available = None if stream.arrivals is None else _present(stream)
+    labels: dict[str, Any] = {
+        "n_contexts": stream.n_contexts,
+        "n_arms": stream.n_arms,
+        "context_labels": stream.context_labels,
+        "arm_labels": stream.arm_labels,
+    }
+    if shown is None:
+        rewards = stream.reward_table[stream.items, played.arms]
+        described: dict[str, Any] = {"features": stream.features, "available": available}
+        return Log(stream.contexts, played.arms, rewards, played.propensities, **labels, **described)
+    kept = played.arms >= 0  # a decision shows fewer arms than k where fewer are live
+    rounds = np.repeat(np.arange(stream.n_rounds), shown)[kept]
+    arms, k = played.arms[kept], np.bincount(rounds, minlength=stream.n_rounds)
     return Log(
-        stream.contexts,
-        played.arms,
-        stream.reward_table[stream.items, played.arms],
-        played.propensities,
-        n_contexts=stream.n_contexts,
-        n_arms=stream.n_arms,
-        context_labels=stream.context_labels,
-        arm_labels=stream.arm_labels,
-        features=stream.features,
-        available=None if stream.arrivals is None else _present(stream),
+        stream.contexts[rounds],
+        arms,
+        stream.reward_table[stream.items[rounds], arms],
+        np.minimum(played.propensities[kept], 1.0) / k[rounds],
+        **labels,
+        positions=(1 + np.arange(len(rounds)) - np.repeat(np.cumsum(k) - k, k)).astype(np.int32),
+        features=None if stream.features is None else stream.features[rounds],
+        available=None if available is None else available.take(rounds),
+        decisions=rounds,
     )
 
 
@@ -294,21 +309,19 @@ def _match(policy: Policy, stream: Stream) -> None:
         )
 
 
-def _shown(policy: Policy, k: ArrayLike, n_rounds: int, *, log: bool = False) -> Indices:
+def _shown(policy: Policy, k: ArrayLike, stream: Stream) -> Indices:
     """Check the number of arms that every decision shows."""
     if not policy.traits.slates:
         repair = "Use AlphaFairAdaptive, AlphaFair, AlphaFairBandit or Uniform."
         raise InvalidArgument("k", f"left out: {policy.name} shows one arm per decision", k, repair)
-    if log:
-        raise InvalidArgument("log", "False with k", log, "Leave one of them out: logs have one arm per decision.")
-    limit = int(np.iinfo(np.int32).max)
+    limit, n_rounds = int(np.iinfo(np.int32).max), stream.n_rounds
     if np.ndim(k) == 0:
         found = np.full(n_rounds, validate.integer("k", k, low=1, high=limit), dtype=np.int32)
     else:
         found = validate.indices("k", k, None, n_entries=n_rounds, low=1)
     if policy.groups is not None and policy.groups.floored and int(found.max()) > 1:
         raise InvalidArgument("k", "1 with a pull_floor by group", k, "Pass one pull_floor for all arms.")
-    return found
+    return np.asarray(np.minimum(found, stream.n_arms), dtype=np.int32)
 
 
 def _delays(delay: int | ArrayLike | None, n_rounds: int, shown: Indices | None = None) -> NDArray[np.int32] | None:
@@ -353,25 +366,32 @@ class Played:
     propensities: Vector
     closed: Vector  # `earned` at the start of the period
     periods: list[Period] = field(default_factory=list)
+    first_rows: NDArray[np.int64] | None = None  # of every slate in `arms`, and the one after the last
 
     @classmethod
-    def blank(cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False) -> Played:
-        n_kept = n_rounds if keep else 0
+    def blank(
+        cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False, shown: Indices | None = None
+    ) -> Played:
+        first_rows = None if shown is None else np.append(0, np.cumsum(shown, dtype=np.int64))
+        n_rows = n_rounds if first_rows is None else int(first_rows[-1])
+        n_kept = n_rows if keep else 0
         return cls(
             np.ones(n_arms),
             np.zeros(n_arms, dtype=np.int64),
             np.empty((-(-n_rounds // every), n_arms)),
             every,
-            np.empty(n_kept, dtype=np.int32),
+            np.full(n_kept, -1, dtype=np.int32),
             np.empty(n_kept),
             np.ones(n_arms),
+            first_rows=first_rows,
         )
 
     def book(self, start: int, stop: int) -> Book:
         """Return the `Book` for rounds [start, stop)."""
         done = start // self.every
         first = (done + 1) * self.every - 1 - start
-        arms, propensities = self.arms[start:stop], self.propensities[start:stop]
+        rows = slice(start, stop) if self.first_rows is None else slice(*self.first_rows[[start, stop]].tolist())
+        arms, propensities = self.arms[rows], self.propensities[rows]
         return Book(self.earned, self.pulls, arms, propensities, first, self.every, self.records[done:])
 
     def close_period(self, policy: Policy, last: int) -> None:
@@ -402,7 +422,7 @@ def over_stream(
 
     With `available`, rounds are played step by step.
     """
-    played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep)
+    played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep, shown=shown)
     boundaries = () if period is None else range(period, stream.n_rounds, period)
     arms_change = bool(stream.epochs) or bool(boundaries)  # `grow`, `retire` or `new_period` may raise
     with _all_or_nothing(policy) if arms_change else nullcontext():
@@ -567,6 +587,9 @@ def _book_slate(policy: Policy, played: Played, t: int, decision: SlateDecision,
     else:
         seen = rewards[arms].tolist()
         played.earned[arms] += rewards[arms]
+    if len(played.arms) and played.first_rows is not None:
+        rows = played.first_rows[t] + np.arange(len(arms))
+        played.arms[rows], played.propensities[rows] = arms, decision.propensities
     if (t + 1) % played.every == 0:
         played.records[t // played.every] = played.earned
     return seen
@@ -693,7 +716,8 @@ def _run(
         done = start // played.every
         played.records[done : done + rows] = played.earned
         played.records[done : done + rows, live] = book.records[:rows]
-        book.arms[:] = live[book.arms]
+        kept = book.arms >= 0
+        book.arms[kept] = live[book.arms[kept]]
 
 
 def _waits(delays: Indices, policy: Policy) -> Delays:
@@ -772,7 +796,9 @@ def over_log(policy: Policy, log: Log) -> None:
     """
     rewards = _check_log(policy, log)
     features = matching_features(policy, "log", log.features, log.n_arms)
-    if not has_whole_runs(policy):
+    if log.has_slates:
+        _learn_slates(cast(BasePolicy, policy), log, rewards, features)
+    elif not has_whole_runs(policy):
         columns = (log.contexts.tolist(), log.arms.tolist(), log.propensities.tolist(), rewards.tolist())
         with _all_or_nothing(policy):
             for t, (context, arm, propensity, reward) in enumerate(zip(*columns, strict=True)):
@@ -783,6 +809,22 @@ def over_log(policy: Policy, log: Log) -> None:
         archive.follow(cast(BasePolicy, policy).stepper, steps, all_or_nothing=True)
 
 
+def _learn_slates(policy: BasePolicy, log: Log, rewards: Vector, features: NDArray[np.float64] | None) -> None:
+    """Learn from a log by decision; the propensity of an entry is that of its slot."""
+    if not policy.traits.slates:
+        allowed = "one that shows several arms, as the decisions of this log do"
+        repair = "Use AlphaFairAdaptive, AlphaFairBandit or Uniform."
+        raise InvalidArgument("policy", allowed, policy, repair)
+    inclusion = np.minimum(1.0, log.propensities * log.n_shown)
+    firsts = first_entries(cast(NDArray[np.int64], log.decisions)).tolist()
+    with _all_or_nothing(policy):
+        for first, last in pairwise([*firsts, log.n_rounds]):
+            arms, shown = log.arms[first:last].tolist(), inclusion[first:last].tolist()
+            described = None if features is None else features[first]
+            slate = DescribedSlate(int(log.contexts[first]), tuple(arms), tuple(shown), cast(Vector, None), described)
+            policy.update(slate, rewards[first:last])
+
+
 def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tuple[int, Played]:
     """Draw an arm in every round of a log, and learn from the rounds in which it is the logged arm.
 
@@ -791,6 +833,7 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
     `alphafair.evaluation.replay`.
     """
     _check_log(policy, log)
+    refuse_slates(log)
     features = matching_features(policy, "log", log.features, log.n_arms)
     played = Played.blank(log.n_rounds, log.n_arms, log.n_rounds)
     uniforms = generator.random(log.n_rounds)

@@ -196,7 +196,6 @@ def test_refusals() -> None:
         (made("uniform"), {"k": 0}, "k must be"),
         (made("uniform"), {"k": [1, 2]}, "k must be"),
         (made("uniform"), {"k": 2, "delay": np.zeros((6, 1), dtype=int)}, "delay must be of shape"),
-        (made("uniform"), {"k": 2, "log": True}, "log must be False with k"),
         (
             AlphaFair(2, 5, groups=Groups(list("aabbc"), pull_floor={"a": 0.1})),
             {"k": 2},

@@ -41,8 +41,8 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="LOG",
-        help="CSV, Parquet, Arrow or JSON lines, or a folder of Parquet files: one row per decision, as alphafair "
-        "export writes.",
+        help="CSV, Parquet, Arrow or JSON lines, or a folder of Parquet files: one row per shown arm, as "
+        "alphafair export writes.",
     ),
 ]
 Context = Annotated[str, typer.Option(metavar="COLUMN", help="The log's column of contexts.")]
@@ -54,6 +54,14 @@ Propensity = Annotated[str, typer.Option(metavar="COLUMN", help="The log's colum
 User = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="The log's column of users, whose rounds are then resampled together."),
+]
+Decision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The log's column that says which rows are of one decision, where decisions show several arms. Found by "
+        "itself in files of alphafair export.",
+    ),
 ]
 Available = Annotated[
     str,
@@ -87,6 +95,17 @@ ASSUMPTIONS = (
     "Accounts, of arms or of groups, are the expected rewards of the policy on as many rounds as the log has, plus an "
     "initial 1 each.",
 )
+
+
+SLATES = (
+    "Every decision shows several arms. What an arm earns does not depend on which others are shown with it; slots are "
+    "averaged over."
+)
+
+
+def assumptions(log: AnyLog) -> tuple[str, ...]:
+    """What the estimates from a log assume."""
+    return (*ASSUMPTIONS, SLATES) if (log.most_shown > 1).any() else ASSUMPTIONS
 
 
 def is_large(path: Path) -> bool:

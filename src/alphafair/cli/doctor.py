@@ -21,9 +21,14 @@ def command(
         str | None, typer.Option(metavar="COLUMN", help="The log's column of times, which should not go backwards.")
     ] = None,
     id: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The log's column of decision ids, which should be unique.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The log's column of decision ids, which should be unique, except among the rows of a decision.",
+        ),
     ] = None,
     available: _logs.Available = "available",
+    decision: _logs.Decision = None,
     output: _logs.Output = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +41,7 @@ def command(
     from alphafair.evaluation.log_pages import LogPage, draw_propensities
 
     columns = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
-    found = doctor(log, **columns, time=time, id=id, available=available or None)
+    found = doctor(log, **columns, time=time, id=id, available=available or None, decision=decision)
     words = {"wrong": "correct", "look": "check", "fine": "fine"}
     page = LogPage(
         name="doctor",

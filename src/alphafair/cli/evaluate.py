@@ -51,6 +51,7 @@ def command(
     propensity: _logs.Propensity = "propensity",
     user: _logs.User = None,
     available: _logs.Available = "available",
+    decision: _logs.Decision = None,
     alpha: Alpha = 0.9,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
@@ -79,6 +80,7 @@ def command(
     from alphafair.metrics import METRICS
 
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity, "user": user}
+    columns["decision"] = decision
     names = list(dict.fromkeys(policy or FIXED))
     learning = {name: _learning_kind(name) for name in names if not _is_fixed(name)}
     processes = not learning and _logs.is_large(log)  # policies that learn have the log in memory
@@ -120,7 +122,7 @@ def command(
         caption=f"In brackets: {confidence:.0%} intervals; for policies that learn, bands over seeds. Worth: the "
         "number of the policy's own rounds with as much information.",
         sentences=[*reasons, *assumed, *unaffected],
-        assumptions=_logs.ASSUMPTIONS,
+        assumptions=_logs.assumptions(source),
         command=_logs.command_line(),
         numbers={
             "log": _logs.name_of(log),

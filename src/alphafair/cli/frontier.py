@@ -27,6 +27,7 @@ def command(
     propensity: _logs.Propensity = "propensity",
     user: _logs.User = None,
     available: _logs.Available = "available",
+    decision: _logs.Decision = None,
     alpha: Annotated[
         list[float] | None,
         typer.Option(metavar="X", help="A point of the curve; may be repeated. Default: fifteen points from 0 to inf."),
@@ -66,7 +67,8 @@ def command(
 
     Finds the best fixed policy at each alpha and scores it on rounds that it was not learned from. The band covers the
     optimum for the rewards of all arms in these rounds or, with --optimum expected, for their expectations. The last
-    sentence bounds how much more the best fixed policy would have been worth than the logged run.
+    sentence bounds how much more the best fixed policy would have been worth than the logged run; there is none where
+    decisions show several arms.
     """
     from alphafair import validate
     from alphafair.evaluation import LogFile, frontier
@@ -78,6 +80,7 @@ def command(
 
     validate.choice("--optimum", optimum, OPTIMA)
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
+    columns["decision"] = decision
     alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
     processes = _logs.is_large(log)
@@ -85,7 +88,7 @@ def command(
         file = LogFile(log, **columns, user=user, available=available or None, executor=executor)
         groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
         found = frontier(file, alphas, optimum=optimum, **settings, groups=groups, executor=executor)
-    worst = found.regrets[alphas.index(0.9) if 0.9 in alphas else -1]
+    worst = found.regrets[alphas.index(0.9) if 0.9 in alphas else -1] if found.regrets else None
     answers = {}
     if least_share is not None:
         unit = "group" if groups.named else "arm"
@@ -106,7 +109,7 @@ def command(
     numbers = {
         "log": _logs.name_of(log),
         **found.as_dict(),
-        **plain({"curves": curves, "answers": answers, "regret": worst}),
+        **plain({"curves": curves, "answers": answers, "regret": worst}),  # no regret where decisions show several arms
     }
     page = LogPage(
         name="frontier",
@@ -116,8 +119,8 @@ def command(
         rows=rows,
         caption="Values are of policies learned from one half of the rounds and scored on the other; in brackets the "
         f"{confidence:.0%} band of the optimum, for {OPTIMA[optimum]}.",
-        sentences=[*sentences, *doubts, f"{worst} (alpha {worst.alpha:g}; {worst.verdict})"],
-        assumptions=_logs.ASSUMPTIONS,
+        sentences=[*sentences, *doubts, *([f"{worst} (alpha {worst.alpha:g}; {worst.verdict})"] if worst else [])],
+        assumptions=_logs.assumptions(file),
         command=_logs.command_line(),
         numbers=numbers,
     )

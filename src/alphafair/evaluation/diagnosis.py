@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
 from alphafair.evaluation.estimators import ESTIMATORS, SQUARE, WEIGHT, Scoring, score
-from alphafair.evaluation.log_rows import AnyLog, LogFile, arm_names, batches, check_log, has_available
+from alphafair.evaluation.log_rows import AnyLog, LogFile, arm_names, batches, check_log, has_available, has_decisions
 from alphafair.evaluation.optima import survey
 from alphafair.extras import polars as pl
 from alphafair.formatting import clipped, counted, listed, number, percent
-from alphafair.tables import Where
+from alphafair.tables import Where, as_labels
 from alphafair.values import Log, Vector
 from alphafair.values.log_table import AVAILABLE, Labels, LogColumns, LogTable
 
@@ -80,12 +80,16 @@ def doctor(
     user: str | None = None,
     id: str | None = None,
     available: str | None = AVAILABLE,
+    decision: str | None = None,
 ) -> Diagnosis:
     """Check a log, and name the rows that are wrong.
 
     `source` is a `Log`, a `LogFile`, or a table with the parameters of `Log.from_table`. The rows of a table are
     checked first: values that are not allowed, repeated ids, times that go backwards. Then the log as a whole: inverse
     propensities that do not average to one, arms never shown, contexts with few rounds.
+
+    Where decisions show several arms (`decision`), their rows must agree and show different arms, and an id may repeat
+    within a decision.
 
     Where decisions were not always drawn among all arms (`available`), inverse propensities are averaged over the
     rounds in which each arm was available.
@@ -100,11 +104,11 @@ def doctor(
         return _of_log(source, [], lambda row: f"row {row}")
     findings: list[Finding] = []
     try:
-        columns = LogColumns(context, arm, reward, propensity, time, user, available=available, id=id)
+        columns = LogColumns(context, arm, reward, propensity, time, user, None, available, id, decision)
         table = LogTable.open(source, columns)
         every = table.table.read()
         frame = every.filter(table.has_reward)
-        findings = list(_of_rows(table, frame, len(every) - len(frame)))
+        findings = list(_of_rows(table, frame, every[table.columns.reward].null_count(), len(every) - len(frame)))
         if any(finding.grade == "wrong" for finding in findings):
             return Diagnosis(_sorted(findings))
         labels = Labels.of(*table.labels_in(frame))
@@ -118,10 +122,13 @@ def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: GRADES.index(finding.grade)))
 
 
-def _of_rows(table: LogTable, frame: pl.DataFrame, n_waiting: int) -> Iterator[Finding]:
+def _of_rows(table: LogTable, frame: pl.DataFrame, n_waiting: int, n_left_out: int) -> Iterator[Finding]:
     """Findings about single rows."""
     columns = table.columns
-    if n_waiting:
+    if n_waiting and columns.decision is not None:
+        rows = counted(n_left_out, "row")
+        yield Finding("look", f"{_rows(n_waiting)} no reward yet; their decisions are left out, {rows} in all")
+    elif n_waiting:
         yield Finding("look", f"{_rows(n_waiting)} no reward yet and {'is' if n_waiting == 1 else 'are'} left out")
     if not len(frame):
         yield Finding("wrong", "there is no row with a reward")
@@ -139,12 +146,18 @@ def _of_rows(table: LogTable, frame: pl.DataFrame, n_waiting: int) -> Iterator[F
             allowed = allowed or column.allowed_numbers
             yield Finding("wrong", f"{_rows(len(wrong))} a {column.name} that is not {allowed}: {named}")
     if columns.id is not None:
-        again = frame[columns.id].is_duplicated() & ~frame[columns.id].is_first_distinct()
-        if again.any():
-            named = _places(where, again.arg_true().to_list())
-            yield Finding("wrong", f"{_rows(int(again.sum()))} an id that came before: {named}")
+        ids, places = frame[columns.id], pl.Series(range(len(frame)))
+        if columns.decision is not None:  # of the first row of every decision
+            places = places.filter(frame[columns.decision].rle_id().is_first_distinct())
+            ids = ids.gather(places)
+        again = places.filter(ids.is_duplicated() & ~ids.is_first_distinct())
+        if len(again):
+            named = _places(where, again.to_list())
+            yield Finding("wrong", f"{_rows(len(again))} an id that came before: {named}")
         else:
             yield Finding("fine", "no id is repeated")
+    if columns.decision is not None:
+        yield from _of_decisions(table, frame, columns.decision)
     if columns.time is not None:
         times = checks["time"].convert(frame[columns.time])
         back = (times.diff().to_physical() < 0).fill_null(False)
@@ -153,6 +166,33 @@ def _of_rows(table: LogTable, frame: pl.DataFrame, n_waiting: int) -> Iterator[F
             yield Finding("look", f"{_rows(int(back.sum()))} an earlier time than the row before: {named}")
         else:
             yield Finding("fine", "time never goes backwards")
+
+
+def _of_decisions(table: LogTable, frame: pl.DataFrame, decision: str) -> Iterator[Finding]:
+    """Findings about rows of one decision."""
+    columns, where, runs = table.columns, table.where(frame), frame[decision].rle_id()
+    begins, numbers = runs.is_first_distinct(), frame[decision]
+    first_of_all = pl.DataFrame([numbers.alias("number")]).select(pl.col("number").is_first_distinct()).to_series()
+    pairs = pl.DataFrame({"run": runs, "arm": as_labels(frame[columns.arm])})
+    wrong = {
+        "a decision that came before, further up": begins & ~first_of_all,
+        "an arm that came before in its decision": pairs.is_duplicated() & ~_first_of(pairs),
+    }
+    for name, same in (("context", columns.context), ("id", columns.id), ("user", columns.user)):
+        if same is not None and same != decision:
+            given = as_labels(frame[same])
+            first = given.filter(begins).gather(runs)
+            wrong[f"another {name} than the first of its decision"] = given.ne_missing(first)
+    for what, rows in wrong.items():
+        if rows.any():
+            named = _places(where, rows.arg_true().to_list())
+            yield Finding("wrong", f"{_rows(int(rows.sum()))} {what}: {named}")
+    if not any(rows.any() for rows in wrong.values()):
+        yield Finding("fine", "the rows of every decision agree, and show different arms")
+
+
+def _first_of(pairs: pl.DataFrame) -> pl.Series:
+    return pairs.select(pl.struct(pl.all()).is_first_distinct()).to_series()
 
 
 def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
@@ -171,6 +211,8 @@ def _of_log(log: AnyLog, findings: list[Finding], where: Where) -> Diagnosis:
 def _of_propensity_sizes(log: AnyLog, where: Where) -> Iterator[Finding]:
     """Propensities below 1 of a single available arm, and propensities that are too small.
 
+    Where a decision shows all of its available arms, k of them, every slot shows each with probability 1/k.
+
     Among T rounds and n available arms, rows of propensity q or less occur at most T n q times on average.
     """
     heavy = min(1.0 / (HEAVY * log.n_rounds), SMALL / log.n_arms)
@@ -180,12 +222,16 @@ def _of_propensity_sizes(log: AnyLog, where: Where) -> Iterator[Finding]:
     for _, rows in batches(log):
         sizes = np.append(rows.sets.sum(axis=1), log.n_arms)[rows.of_sets]  # the last is for -1
         n_available += int(sizes.sum())
-        single += (rows.first + np.flatnonzero((sizes == 1) & (rows.propensities < 1.0 - ROUNDING))).tolist()
+        all_shown = (sizes == rows.shown) & (rows.propensities * rows.shown < 1.0 - ROUNDING)
+        single += (rows.first + np.flatnonzero(all_shown)).tolist()
         places = np.flatnonzero(rows.propensities < max(CHANCE / log.n_rounds, heavy))  # limit is at most the first
         small += [(rows.first + int(row), float(rows.propensities[row])) for row in places]
     if single:
         named = _places(where, single)
-        yield Finding("wrong", f"{_rows(len(single))} one available arm and a propensity below 1: {named}")
+        what = "one available arm and a propensity below 1"
+        if has_decisions(log):
+            what = "no more available arms than slots and a propensity below 1 divided by them"
+        yield Finding("wrong", f"{_rows(len(single))} {what}: {named}")
     limit = CHANCE / n_available
     small = [(row, propensity) for row, propensity in small if propensity < max(limit, heavy)]
     never = [row for row, propensity in small if propensity < limit]

@@ -148,7 +148,8 @@ def evaluate(
         A `Log`, or a `LogFile` that is too large for memory; rewards of at least 0.
     distributions
         The policy: (n_contexts, n_arms), rows that sum to 1. In rounds in which not all arms were available they are
-        renormalised over those that were, and uniform over them where all of those have probability 0.
+        renormalised over those that were, and uniform over them where all of those have probability 0. Where decisions
+        show k arms, an entry is the probability of the arm to be in one slot, so at most 1/k, and a round is a slot.
     alpha
         Fairness, 0 to inf, of alpha-performance and welfare.
     estimator
@@ -161,7 +162,7 @@ def evaluate(
     confidence
         The confidence level of the intervals.
     n_replicates
-        Replicates of the bootstrap, over rounds, or over users where the log has them.
+        Replicates of the bootstrap, over rounds, or over users or else decisions where the log has them.
     executor
         Adds up parts of the log in its workers, see `alphafair.executors`; the numbers are the same to the last bit.
         Workers read the rows of a `LogFile` themselves, at the same paths. None: in this thread.
@@ -253,8 +254,12 @@ def held_out(
     found: Survey, options: Options, n_rounds: int, folds: Any, estimator: Estimator, model: Model | None
 ) -> Scoring:
     """The best fixed policies of both halves of the rounds, each to be scored on the other half."""
-    totals = [model_totals(half) * (n_rounds / max(half.visits.sum(), 1.0)) for half in found.halves[::-1]]
-    best = [best_policy(each, options.alpha, options.groups, found.situations).distributions() for each in totals]
+    n_decisions = found.cells.visits.sum()
+    totals = [model_totals(half) * (n_decisions / max(half.visits.sum(), 1.0)) for half in found.halves[::-1]]
+    best = [
+        best_policy(each, options.alpha, options.groups, found.situations, found.shown).distributions()
+        for each in totals
+    ]
     return Scoring(np.stack(best), estimator, model, folds)
 
 
@@ -508,7 +513,7 @@ def _thin(scores: Scores) -> Iterator[Reason]:
         yield Reason("uneven rewards", float(uneven.sum()), sentence)
     n_users = len(scores.shares)
     if n_users < min(FEW_USERS, scores.n_rounds):
-        yield Reason("users", -n_users, f"there are only {n_users} users")
+        yield Reason("users", -n_users, f"there are only {n_users} {scores.clusters}")
 
 
 def _shown(scores: Scores) -> NDArray[np.bool_]:

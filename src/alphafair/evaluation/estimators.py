@@ -17,6 +17,9 @@ has no part in the model as it is.
 Where not all arms were available, pi is restricted to those that were: renormalised over them, as policies do with
 masks, or set to 0 for the others.
 
+A decision that showed k arms has k rows, one per slot, and pi is the distribution of a slot, nowhere above 1/k. The
+mask then restricts k pi, the probabilities to be shown, as policies with slates do.
+
 Scores are summed within clusters of rows. Each cluster belongs to a fold, and each fold has a policy of its own, so
 that a policy learned from some rows is scored on the others.
 """
@@ -41,6 +44,7 @@ from alphafair.evaluation.log_rows import (
     add_up,
     arm_names,
     cluster_count,
+    has_decisions,
     reward_unit,
     silent,
 )
@@ -48,6 +52,7 @@ from alphafair.evaluation.reward_model import Model, divide, left_out
 from alphafair.groups import ArmGroups
 from alphafair.jit import kernel, long_kernel
 from alphafair.math.distributions import mask_distribution
+from alphafair.math.slates import restrict as restrict_slate
 from alphafair.values import Matrix, Vector
 
 UNLIKELY = 1e-6
@@ -122,9 +127,15 @@ def add_weight(sums, arm, weight, reward):
 
 
 @kernel
-def restrict(p, available, renormalise):
-    """Restrict a distribution to the available arms, in place."""
-    if renormalise:
+def restrict(p, available, k, renormalise):
+    """Restrict the distribution of a slot, of k in a decision, to the available arms, in place."""
+    if renormalise and k > 1:
+        for i in range(p.shape[0]):
+            p[i] *= k
+        n_shown = restrict_slate(p, available, k, 0.0)
+        for i in range(p.shape[0]):
+            p[i] /= n_shown
+    elif renormalise:
         mask_distribution(p, available)
     else:
         for i in range(p.shape[0]):
@@ -143,7 +154,7 @@ def add_rows(rows, policies, folds, model, with_model, threshold, beyond, renorm
         for i in range(first, last):
             p[i] = policies[fold, context, i]
         if rows.of_sets[t] >= 0:
-            restrict(p, rows.sets[rows.of_sets[t]], renormalise)
+            restrict(p, rows.sets[rows.of_sets[t]], rows.shown[t], renormalise)
             for i in range(n):
                 tally.expected[context, i] += p[i]
                 tally.available[context, i] += 1.0 if rows.sets[rows.of_sets[t], i] else 0.0
@@ -219,6 +230,7 @@ class ScoreSums:
             unseen=(expected * unlikely(tally.shown, available)).sum(axis=0),
             cut=tally.cut,
             unit=reward_unit(log),
+            clusters="users" if log.has_users or not has_decisions(log) else "decisions",
         )
 
 
@@ -252,6 +264,7 @@ class Scores(NamedTuple):
     unseen: Vector  # the part of `expected` in contexts where the log never showed the arm, and not by chance
     cut: Vector  # per arm: the sum of weights that was cut off
     unit: float = 1.0  # see `log_rows.reward_unit`
+    clusters: str = "users"  # what is resampled together
 
     def accounts(self, weights: Matrix | None = None) -> Matrix:
         """R of every arm, including the initial 1, and never below it; with weights for clusters, one row each."""
@@ -307,6 +320,11 @@ def check_distributions(value: object, log: AnyLog) -> Matrix:
     if table.shape != (log.n_contexts, log.n_arms):
         raise InvalidArgument("distributions", f"of shape {(log.n_contexts, log.n_arms)}", table.shape, repair)
     validate.every("distributions", table, (table >= 0.0) & (table <= 1.0 + 1e-9), "a number in [0, 1]", repair)
+    for context in np.flatnonzero(table.max(axis=1) > (1.0 + 1e-9) / log.most_shown)[:1].tolist():
+        k = int(log.most_shown[context])
+        most = "1" if k == 1 else f"1/{k}, the share of one slot of {k}"
+        divide_by = f"Divide inclusion probabilities by {k}."
+        raise InvalidArgument(f"distributions[{context}]", f"at most {most}", float(table[context].max()), divide_by)
     totals = table.sum(axis=1)
     validate.every("distributions: sum of row ", totals, np.abs(totals - 1.0) <= 1e-6, "1", repair)
     return table

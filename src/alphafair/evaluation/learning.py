@@ -18,7 +18,7 @@ from alphafair import metrics, run, validate
 from alphafair.errors import InvalidArgument
 from alphafair.evaluation.diagnosis import inverse_propensities
 from alphafair.evaluation.estimates import FEWEST, METRICS, PLUG_IN, UNKNOWN, Measured, Verdict, possible
-from alphafair.evaluation.log_rows import arm_names, check_in_memory, check_log, select_rows
+from alphafair.evaluation.log_rows import arm_names, check_in_memory, check_log, check_single, select_rows
 from alphafair.evaluation.optima import survey
 from alphafair.evaluation.reward_model import fit
 from alphafair.formatting import clipped, counted, listed, percent
@@ -26,6 +26,7 @@ from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.run import simulate
 from alphafair.tasks import in_order
 from alphafair.values import Interval, Log, Policy, Stream, Vector
+from alphafair.values.log import runs_of
 
 REPLAY = (
     "rounds are exchangeable over time, propensities are true, and the arm shown in one round does not affect later "
@@ -148,6 +149,7 @@ def model_stream(log: Log, *, seed: int = 0) -> Stream:
     possible noise for other rewards.
     """
     check_log(log)
+    check_single(log)
     generator = validate.random_generator("seed", seed)
     cells = survey(log).cells
     means = fit(cells).means
@@ -165,6 +167,7 @@ def model_stream(log: Log, *, seed: int = 0) -> Stream:
 
 def _check(log: Log, policy: Policy) -> None:
     check_log(check_in_memory(log))
+    check_single(log)
     if (policy.n_contexts, policy.n_arms) != (log.n_contexts, log.n_arms):
         allowed = f"one of {log.n_contexts} contexts and {log.n_arms} arms"
         raise InvalidArgument(
@@ -278,13 +281,14 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
     kind
         A class of policies with bandit feedback, such as `AlphaFairAdaptive`.
     weight
-        The fraction of rounds to learn from, evenly spaced, in [0, 1]. It applies to what is learned and to accounts.
+        The fraction of decisions to learn from, evenly spaced, in [0, 1]; to what is learned and to accounts alike.
     seed, settings
         Arguments of the policy, such as `alpha=0.9`.
 
     The same log, class, settings and weight give the same state. Propensities below 1/(2n), n arms, are raised to that,
     so that no reward counts for more than 2n times its size. A decision that another policy hardly ever made would
-    otherwise outweigh thousands of the policy's own.
+    otherwise outweigh thousands of the policy's own. A decision that showed several arms is learned as one slate, so
+    the policy must show slates as well.
 
     >>> from alphafair import AlphaFairAdaptive, Log
     >>> log = Log([0, 0, 0, 0], [1, 0, 1, 2], [1.0, 0.0, 1.0, 0.2], [0.001, 0.4, 0.3, 0.3])
@@ -296,8 +300,9 @@ def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | N
     weight = validate.number("weight", weight, low=0.0, high=1.0)
     policy = kind(log.n_contexts, log.n_arms, **settings, seed=seed)  # type: ignore[call-arg]
     validate.learnable(log.rewards, policy.traits.reward_range)  # also those of rounds that are skipped
-    places = np.floor(np.arange(log.n_rounds + 1) * weight)
-    rows = np.flatnonzero(np.diff(places))
+    places = np.floor(np.arange(log.n_decisions + 1) * weight)
+    kept = np.diff(places) > 0.0
+    rows = np.flatnonzero(kept if log.decisions is None else kept[runs_of(log.decisions)])
     if len(rows):
         run.over_log(policy, select_rows(log, rows, least=0.5 / log.n_arms))
     return policy

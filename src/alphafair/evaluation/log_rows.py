@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial, reduce
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.errors import InvalidArgument
+from alphafair.extras import polars as pl
 from alphafair.tables import count_rows, open_table, refuse_other_columns, table_files
 from alphafair.tasks import in_order
 from alphafair.values import Log
+from alphafair.values.arrays import Indices
 from alphafair.values.available import AvailableArms
+from alphafair.values.log import entries_per_decision, refuse_slates
 from alphafair.values.log_table import AVAILABLE, Decisions, Labels, LogColumns, LogTable
 
 Advance = Callable[[int], None]  # called with the number of rows, or replicates, that were processed
@@ -28,6 +31,7 @@ BATCH = 1 << 18  # rows at once
 PART = 1 << 20  # rows whose sums are begun anew, at least
 PIECE = 1 << 20  # rows of a Parquet file that are read at a time
 PART_PER_CELL = 8  # rows of a part per context and arm, at least: merging its sums takes less than making them
+LONGEST = 4096  # rows after the end of a piece in which its last decision must end, or the next piece is joined to it
 MOST_CLUSTERS, MOST_SCORES = 4096, 1 << 22
 
 
@@ -44,21 +48,31 @@ class Piece(NamedTuple):
 
     def frames(self) -> Iterator[tuple[LogTable, Any]]:
         """Batches of the rows with a reward, with the table that they are of."""
-        table = self.open()
-        for frame in table.rewarded.batches():
+        table, decision = self.open(), self.columns.decision
+        frames = table.rewarded.batches() if decision is None else _rewarded(table, decision)
+        for frame in frames:
             if len(frame):
                 yield table, frame
 
     def scan(self) -> Scanned:
         """Check the rows, and find what all workers must know of them."""
-        checks, found = self.columns.checks(), Scanned({}, {}, 0, -math.inf)
+        checks, found = self.columns.checks(), Scanned({}, {}, 0, -math.inf, {})
         for table, frame in self.frames():
             contexts, arms = table.labels_in(frame)
             rewards, propensities = (table.table.column(frame, checks[name]) for name in ("reward", "propensity"))
             self._at_least(checks["reward"].name, rewards.min(), 0.0, "Map the rewards onto [0, 1] first.")
             self._at_least(checks["propensity"].name, propensities.min(), LEAST_PROPENSITY, IMPROBABLE)
-            found = found.merge(Scanned(contexts, arms, len(frame), rewards.to_numpy().max()))
+            most_shown = {} if self.columns.decision is None else self._most_shown(table, frame, contexts, arms)
+            found = found.merge(Scanned(contexts, arms, len(frame), rewards.to_numpy().max(), most_shown))
         return found
+
+    def _most_shown(
+        self, table: LogTable, frame: Any, contexts: dict[Any, None], arms: dict[Any, None]
+    ) -> dict[str, int]:
+        """The most arms that a decision of each context shows; a log checks that the rows of decisions agree."""
+        labels = Labels.of(contexts, arms)
+        log = Log.from_decisions(table.decode(frame, labels), labels)
+        return dict(zip(labels.contexts, log.most_shown.tolist(), strict=True))
 
     def _at_least(self, name: str, value: Any, low: float, repair: str) -> None:
         if value < low:
@@ -66,16 +80,22 @@ class Piece(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """The labels of contexts and arms, the number of rows with a reward, and the greatest reward."""
+    """The labels of contexts and arms, the number of rows with a reward, the greatest reward, and the most arms that a
+    decision of each context shows, where decisions may show several."""
 
     contexts: dict[Any, None]
     arms: dict[Any, None]
     n_rows: int
     most_reward: float
+    most_shown: dict[str, int]
 
     def merge(self, later: Scanned) -> Scanned:
         most = max(self.most_reward, later.most_reward)
-        return Scanned(self.contexts | later.contexts, self.arms | later.arms, self.n_rows + later.n_rows, most)
+        shown = dict(self.most_shown)
+        for label, k in later.most_shown.items():
+            shown[label] = max(k, shown.get(label, 1))
+        contexts, arms = self.contexts | later.contexts, self.arms | later.arms
+        return Scanned(contexts, arms, self.n_rows + later.n_rows, most, shown)
 
 
 class LogFile:
@@ -98,10 +118,11 @@ class LogFile:
         propensity: str = "propensity",
         user: str | None = None,
         available: str | None = AVAILABLE,
+        decision: str | None = None,
         executor: Executor | None = None,
     ) -> None:
         files = [each.absolute() for each in table_files(Path(path))]
-        asked = LogColumns(context, arm, reward, propensity, user=user, available=available)
+        asked = LogColumns(context, arm, reward, propensity, user=user, available=available, decision=decision)
         first, others = LogTable.open(files[0], asked), (open_table(file) for file in files[1:])
         for other in others:
             refuse_other_columns(other, open_table(files[0]))
@@ -109,12 +130,14 @@ class LogFile:
         self._pieces = [piece for file in files for piece in _pieces(file, first.columns)]
         scanned = list(in_order([piece.scan for piece in self._pieces], executor))
         found = reduce(Scanned.merge, scanned)
+        self.has_decisions = first.columns.decision is not None
         self._rewarded = [each.n_rows for each in scanned]
         self.n_rounds, self.most_reward = found.n_rows, found.most_reward
         first.refuse_empty(self.n_rounds)
         self.labels = Labels.of(found.contexts, found.arms)
         self.context_labels, self.arm_labels = (tuple(each) for each in self.labels)
         self.n_contexts, self.n_arms = len(self.context_labels), len(self.arm_labels)
+        self.most_shown = np.array([found.most_shown.get(label, 1) for label in self.labels.contexts], dtype=np.int32)
 
     def decisions(self) -> Iterator[Decisions]:
         """The rows in batches; one pass over the file."""
@@ -144,8 +167,32 @@ def _pieces(file: Path, columns: LogColumns) -> Iterator[Piece]:
     if n_rows is None:
         yield Piece(file, columns)
         return
-    for first in range(0, n_rows, PIECE):
-        yield Piece(file, columns, first, min(PIECE, n_rows - first))
+    firsts = [0, *(_next_decision(file, columns, first) for first in range(PIECE, n_rows, PIECE))]
+    for first, last in pairwise(sorted({*firsts, n_rows} - {-1})):
+        yield Piece(file, columns, first, last - first)
+
+
+def _next_decision(file: Path, columns: LogColumns, row: int) -> int:
+    """The first row from `row` on that begins a decision; -1 if there is none near."""
+    if columns.decision is None:
+        return row
+    near = open_table(file).select(columns.decision, first=row - 1, n_rows=LONGEST).read()[columns.decision]
+    length = int((near.rle_id() == 0).sum())  # of what is left of the decision before
+    return row - 1 + length if length < len(near) else -1
+
+
+def _rewarded(table: LogTable, decision: str) -> Iterator[Any]:
+    """Batches of the rows with a reward; no decision is in two of them."""
+    rest: Any = None
+    for frame in table.table.batches():
+        whole = frame if rest is None else pl.concat([rest, frame])
+        if len(whole):
+            runs = whole[decision].rle_id()
+            cut = int((runs < runs[-1]).sum())
+            rest = whole[cut:]
+            yield whole[:cut].filter(table.has_reward)
+    if rest is not None:
+        yield rest.filter(table.has_reward)
 
 
 class Share(NamedTuple):
@@ -184,6 +231,15 @@ def check_in_memory(log: object) -> Log:
     return log
 
 
+def check_single(log: AnyLog) -> None:
+    """Check that every decision shows one arm."""
+    if isinstance(log, Log):
+        refuse_slates(log)
+    elif (log.most_shown > 1).any():
+        got = f"{log.most_shown.max()} arms in a decision"
+        raise InvalidArgument("log", "one with one arm per decision", got, "Use evaluate.")
+
+
 def most_reward(log: AnyLog) -> float:
     return log.most_reward if isinstance(log, LogFile) else float(log.rewards.max())
 
@@ -209,6 +265,7 @@ def select_rows(log: Log, rows: Any, least: float = 0.0) -> Log:
         n_arms=log.n_arms,
         features=features,
         available=available,
+        decisions=None if log.decisions is None else log.decisions[rows],
     )
 
 
@@ -238,6 +295,7 @@ class Rows(NamedTuple):
     clusters: Any
     of_sets: Any  # the row of `sets` that applies; -1 where every arm was available
     sets: Any  # (n_sets, n_arms)
+    shown: Any  # the number of arms that the decision of each row shows
     first: int = 0  # the number of the first row in the log
 
 
@@ -305,21 +363,23 @@ def shares(log: AnyLog) -> Iterator[Share]:
 def batches(log: AnyLog, share: Share | None = None) -> Iterator[tuple[int, Rows]]:
     """The rows of a log or of a share in their order, with the number of the part that each batch belongs to.
 
-    A cluster is resampled as a whole in the bootstrap. Where there are more rows than clusters, rows are assigned to
-    them at random: sums over such clusters vary as rows do, so a few thousand of them show the same spread as a hundred
-    million rows. All rows of a user are in one cluster.
+    A cluster is resampled as a whole in the bootstrap: all rows of a user, or else of a decision, are in one. Where
+    there are more rows than clusters, rows are assigned to them at random: sums over such clusters vary as rows do, so
+    a few thousand of them show the same spread as a hundred million rows.
     """
     n_clusters, unit, every = cluster_count(log), reward_unit(log), AvailableArms.every(BATCH, log.n_arms)
+    ones = np.ones(BATCH, dtype=np.int32)
     begin, part_rows = (0, part_size(log)) if share is None else (share.first, share.part_rows)
     first = begin
-    for piece in _decisions(log, share):
+    for piece, n_shown in _decisions(log, share):
         n_rows, start = len(piece.contexts), 0
         while start < n_rows:
             part, offset = divmod(first + start - begin, part_rows)
             stop = min(start + BATCH, start + part_rows - offset, n_rows)
             rows = slice(start, stop)
-            own = np.arange(first + start, first + stop) if piece.users is None else piece.users[rows]
-            is_own = not log.has_users and log.n_rounds <= n_clusters
+            units = piece.decisions if piece.users is None else piece.users
+            own = np.arange(first + start, first + stop) if units is None else units[rows]
+            is_own = units is None and log.n_rounds <= n_clusters
             clusters = own if is_own else (scatter(own) % np.uint64(n_clusters)).astype(np.int64)
             sets, of_rounds = (
                 (every.sets, every.of_rounds[: stop - start])
@@ -330,26 +390,35 @@ def batches(log: AnyLog, share: Share | None = None) -> Iterator[tuple[int, Rows
                 )
             )
             columns = (piece.contexts[rows], piece.arms[rows], piece.rewards[rows] / unit, piece.propensities[rows])
-            yield part, Rows(*columns, clusters, of_rounds, sets, first + start)
+            shown = ones[: stop - start] if n_shown is None else n_shown[rows]
+            yield part, Rows(*columns, clusters, of_rounds, sets, shown, first + start)
             start = stop
         first += n_rows
 
 
-def _decisions(log: AnyLog, share: Share | None) -> Iterator[Decisions]:
+def _decisions(log: AnyLog, share: Share | None) -> Iterator[tuple[Decisions, Indices | None]]:
+    """The rows in batches, with the number of arms that the decision of each shows; None where all show one."""
     if isinstance(log, LogFile):
-        yield from log.decisions() if share is None else log._decisions(share.pieces)
+        for piece in log.decisions() if share is None else log._decisions(share.pieces):
+            yield piece, None if piece.decisions is None else entries_per_decision(piece.decisions)
         return
     rows = slice(None) if share is None else slice(share.first, share.first + share.n_rows)
     users = None if log.users is None else log.users[rows]
     available = None if log.available is None else log.available.take(rows)
     columns = (log.contexts[rows], log.arms[rows], log.rewards[rows], log.propensities[rows], users)
-    yield Decisions(*columns, positions=None, times=None, available=available)
+    decisions, shown = (None, None) if log.decisions is None else (log.decisions[rows], log.n_shown[rows])
+    yield Decisions(*columns, positions=None, times=None, available=available, decisions=decisions), shown
 
 
 def cluster_count(log: AnyLog) -> int:
-    """The number of clusters: limited by memory, and by the rows where there are no users."""
+    """The number of clusters: limited by memory, and by the rows where there are neither users nor decisions."""
     most = min(MOST_CLUSTERS, max(256, MOST_SCORES // log.n_arms))
-    return most if log.has_users else min(log.n_rounds, most)
+    return most if log.has_users or has_decisions(log) else min(log.n_rounds, most)
+
+
+def has_decisions(log: AnyLog) -> bool:
+    """Whether rows say which decision they are of."""
+    return log.has_decisions if isinstance(log, LogFile) else log.decisions is not None
 
 
 def folds_of(n_clusters: int) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ from alphafair.evaluation.reward_model import Cells, FoldCells, divide, model_to
 from alphafair.groups import ArmGroups, GroupsLike, arm_groups
 from alphafair.offline import offline_optimum
 from alphafair.offline.reduction import MOST_REWARD
-from alphafair.values import Matrix, Vector
+from alphafair.values import Indices, Matrix, Vector
 
 MOST_CELLS = 1 << 20  # situations times arms: with more, a sample of rounds is counted
 TOLERANCE = 1e-6  # of an optimum, relative: far below the precision of a log
@@ -57,13 +57,14 @@ class Survey(NamedTuple):
     halves: list[Cells]  # by fold of the clusters
     cells: Cells
     situations: Situations | None  # None where every arm was always available
+    shown: Indices | None = None  # the most arms that a decision of each context shows; None where all show one
 
 
 def survey(log: AnyLog, advance: Advance = silent, executor: Executor | None = None) -> Survey:
     """One pass over a log: its cells, in all and by half, and its situations."""
     cells, *counts = add_up(log, _survey_sums, advance, executor)
     situations = Situations.of(counts[0].found, log.n_contexts, log.n_arms) if counts else None
-    return Survey(cells.by_fold, cells.together, situations)
+    return Survey(cells.by_fold, cells.together, situations, log.most_shown if (log.most_shown > 1).any() else None)
 
 
 def _survey_sums(log: AnyLog) -> list[Any]:
@@ -163,32 +164,63 @@ class Situations(NamedTuple):
         """The fraction of each context's rounds in which each arm is shown."""
         return self.by_context(self.parts[:, None] * distributions)
 
-    def table(self, shown: Matrix) -> Matrix:
-        """The table (n_contexts, n_arms) that shows arms as often as this, renormalised over what is available."""
+    def k(self, shown: Indices) -> NDArray[np.int64]:
+        """The number of arms that every situation shows, from the most of each context."""
+        return np.asarray(np.minimum(shown[self.contexts], self.sets.sum(axis=1)), dtype=np.int64)
+
+    def table(self, shown: Matrix, most: Indices | None = None) -> Matrix:
+        """The table (n_contexts, n_arms) that shows arms as often as this, renormalised over what is available.
+
+        Where decisions show up to `most` arms, no arm has more than 1/k of them, before or after.
+        """
         rates = divide(shown, self.available, np.zeros_like(shown))
         logs = np.where(rates > 0.0, np.log(np.maximum(rates, 1e-12)), np.where(self.available > 0.0, -28.0, -np.inf))
         for _ in range(SWEEPS):
             off = 0.0
             for arm in range(shown.shape[1]):
-                off = max(off, self._fit(arm, logs, shown))
+                off = max(off, self._fit(arm, logs, shown, most))
             top = logs.max(axis=1, keepdims=True)
             logs = np.where(np.isinf(logs), logs, np.maximum(logs - top, LEAST_LOG))
             if off <= NEAR:
                 break
         single = np.bincount(self.contexts, minlength=self.n_contexts) == 1
         weights = np.where(single[:, None], shown, np.exp(logs))
+        if most is not None:
+            return capped_shares(weights, most)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
-    def _fit(self, arm: int, logs: Matrix, shown: Matrix) -> float:
+    def _fit(self, arm: int, logs: Matrix, shown: Matrix, most: Indices | None) -> float:
         """One Newton step for the weight of an arm in all contexts, in place; returns the error before it."""
         inside = np.flatnonzero(self.sets[:, arm])
         contexts, parts = self.contexts[inside], self.parts[inside]
         weights = np.where(self.sets[inside], np.exp(logs[contexts]), 0.0)
-        p = weights[:, arm] / weights.sum(axis=1)
+        if most is None:
+            p = weights[:, arm] / weights.sum(axis=1)
+        else:
+            p = capped_shares(weights, self.k(most)[inside])[:, arm]
         found, slope = (np.bincount(contexts, parts * each, minlength=self.n_contexts) for each in (p, p * (1.0 - p)))
         apart = shown[:, arm] - found
         logs[:, arm] += apart / np.maximum(np.maximum(slope, np.abs(apart) / STEP), 1e-300)
         return float(np.abs(apart).max())
+
+
+def capped_shares(weights: Matrix, k: NDArray[Any]) -> Matrix:
+    """Shares in proportion to weights, none above 1/k; those that would be are fixed there, and the rest again.
+
+    >>> capped_shares(np.array([[6.0, 3.0, 1.0], [6.0, 3.0, 1.0]]), np.array([1, 2])).round(3).tolist()
+    [[0.6, 0.3, 0.1], [0.5, 0.375, 0.125]]
+    """
+    cap = np.broadcast_to(1.0 / k[:, None], weights.shape)
+    fixed = np.zeros(weights.shape, dtype=np.bool_)
+    while True:
+        free = np.where(fixed, 0.0, weights)
+        left = 1.0 - np.where(fixed, cap, 0.0).sum(axis=1, keepdims=True)
+        total = free.sum(axis=1, keepdims=True)
+        found = np.where(fixed, cap, free * divide(np.maximum(left, 0.0), total, np.zeros_like(total)))
+        rising = ~fixed & (found > cap)
+        if not rising.any():
+            return np.asarray(found)
+        fixed |= rising
 
 
 # Policies
@@ -197,11 +229,13 @@ class Situations(NamedTuple):
 def fair_policy(log: AnyLog, alpha: float = 0.9, *, groups: GroupsLike | None = None) -> Matrix:
     """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms).
 
-    Where not all arms are available, renormalise it over those that are.
+    Where not all arms are available, renormalise it over those that are. Where decisions show several arms, entries are
+    the shares of a slot, none above 1/k: k times an entry is the probability of the arm to be shown.
     """
     check_log(log)
     resolved, found = arm_groups(groups, log.n_arms), survey(log)
-    return best_policy(model_totals(found.cells), validate.alpha(alpha), resolved, found.situations).distributions()
+    totals, alpha = model_totals(found.cells), validate.alpha(alpha)
+    return best_policy(totals, alpha, resolved, found.situations, found.shown).distributions()
 
 
 def logged_policy(log: AnyLog) -> Matrix:
@@ -219,7 +253,7 @@ def logged_distributions(found: Survey) -> Matrix:
     counts, situations = found.cells.counts, found.situations
     visits = counts.sum(axis=1, keepdims=True)
     parts = divide(counts, visits, np.full_like(counts, 1.0 / counts.shape[1]))
-    return parts if situations is None else situations.table(parts)
+    return parts if situations is None else situations.table(parts, found.shown)
 
 
 class Best(NamedTuple):
@@ -234,23 +268,44 @@ class Best(NamedTuple):
     distributions: Callable[[], Matrix]  # the policy as a table, to be renormalised over the available arms
 
 
-def best_policy(totals: Matrix, alpha: float, groups: ArmGroups, situations: Situations | None) -> Best:
-    """Solve for totals; those too large for `offline_optimum` are scaled down, and the initial 1 with them."""
+def best_policy(
+    totals: Matrix,
+    alpha: float,
+    groups: ArmGroups,
+    situations: Situations | None,
+    most_shown: Indices | None = None,
+) -> Best:
+    """Solve for totals by decision, with slates of up to `most_shown` arms in each context.
+
+    Totals too large for `offline_optimum` are scaled down, and the initial 1 with them.
+    """
     part = min(1.0, 0.5 * MOST_REWARD / max(float(totals.max()), 1.0))
     part = math.ldexp(1.0, math.frexp(part)[1] - 1)
     settings: dict[str, Any] = {"tolerance": TOLERANCE, "initial": part, "groups": groups}
+    if most_shown is not None:
+        settings["k"] = most_shown if situations is None else situations.k(most_shown)
     if situations is None:
         found = offline_optimum(part * totals, alpha, **settings)
-        return Best(found.distributions, found.accounts / part, lambda: found.distributions)
+        slots = found.distributions if most_shown is None else _of_a_slot(found.distributions)
+        return Best(slots, found.accounts / part, lambda: slots)
     found = offline_optimum(situations.totals(part * totals), alpha, **settings, present=situations.sets)
-    shown = situations.shown(found.distributions)
+    shown = situations.shown(found.distributions if most_shown is None else _of_a_slot(found.distributions))
     rates = divide(shown, situations.available, np.zeros_like(shown))
-    return Best(rates, found.accounts / part, lambda: raise_to_floors(situations.table(shown), groups))
+    return Best(
+        rates, found.accounts / part, lambda: raise_to_floors(situations.table(shown, most_shown), groups, most_shown)
+    )
 
 
-def raise_to_floors(table: Matrix, groups: ArmGroups) -> Matrix:
+def _of_a_slot(inclusion: Matrix) -> Matrix:
+    """The probabilities of arms to be in a slot, from those to be shown."""
+    return np.asarray(inclusion / inclusion.sum(axis=1, keepdims=True))
+
+
+def raise_to_floors(table: Matrix, groups: ArmGroups, most_shown: Indices | None = None) -> Matrix:
     """A table that keeps the floors; renormalising over fewer arms only raises the probabilities of arms."""
     base = np.full_like(table, groups.arm_floor)
+    if most_shown is not None:
+        base /= most_shown[:, None]
     if groups.floored:
         inside = groups.of_arms == np.arange(groups.n_groups)[:, None]  # (n_groups, n_arms)
         whole = (table @ inside.T)[:, groups.of_arms]

@@ -26,8 +26,8 @@ from alphafair.evaluation.estimates import (
     metric_intervals,
 )
 from alphafair.evaluation.estimators import ESTIMATORS, Estimator, Scoring, score
-from alphafair.evaluation.log_rows import AnyLog, check_log, cluster_count, folds_of, most_reward
-from alphafair.evaluation.optima import Survey, best_policy, survey
+from alphafair.evaluation.log_rows import AnyLog, check_log, check_single, cluster_count, folds_of, most_reward
+from alphafair.evaluation.optima import Best, Survey, best_policy, survey
 from alphafair.evaluation.reward_model import Cells, Model, fit, model_totals, plausible_totals, robust_totals
 from alphafair.formatting import json_alpha
 from alphafair.groups import GroupsLike, arm_groups
@@ -67,7 +67,7 @@ class Frontier:
     flattered: tuple[Estimate, ...]
     plausible: tuple[dict[str, Interval], ...]  # by metric
     distributions: tuple[Matrix, ...]  # learned from all rounds: the policies to use
-    regrets: tuple[RegretStatement, ...]
+    regrets: tuple[RegretStatement, ...]  # none where decisions show several arms
 
     @property
     def verdict(self) -> Verdict:
@@ -202,6 +202,7 @@ def frontier(
     at_once = max(1, MOST_SUMS // (2 * cluster_count(log) * log.n_arms * n_workers(executor)))
     parts = [exponents[first : first + at_once] for first in range(0, len(exponents), at_once)]
     points: list[tuple[Any, ...]] = []
+    regrets: list[RegretStatement] = []
     with bar("Reading", (1 + len(parts)) * log.n_rounds, progress) as advance:
         found = survey(log, advance, executor)
         problems = Problems(found, fit(found.cells), log.n_rounds, folds_of(cluster_count(log)), chosen)
@@ -221,8 +222,12 @@ def frontier(
                     along = 1.0 - (1.0 - confidence) / len(exponents)  # simultaneous for all alphas
                     plausible = _plausible(np.array(optima), same, each._replace(confidence=along))
                 estimates = own.estimate(estimator, each), same.estimate("dr", each)
-                points.append((*estimates, plausible, learned, _regret(same, found.cells, log, each)))
-    return Frontier(np.array(exponents), confidence, optimum, *zip(*points, strict=True))
+                points.append((*estimates, plausible, learned))
+                regrets += [] if found.shown is not None else [_regret(same, found.cells, log, each)]
+    of_others, of_own, of_draws, distributions = zip(*points, strict=True)
+    return Frontier(
+        np.array(exponents), confidence, optimum, of_others, of_own, of_draws, distributions, tuple(regrets)
+    )
 
 
 class Problems(NamedTuple):
@@ -237,14 +242,19 @@ class Problems(NamedTuple):
     def scorings(self, options: Options) -> tuple[Scoring, Scoring]:
         """The best fixed policies to be scored: learned from the other half of the rounds, and from the same rounds."""
         held = held_out(self.found, options, self.n_rounds, self.folds, self.estimator, self.model)
-        best = best_policy(robust_totals(self.found.cells), options.alpha, options.groups, self.found.situations)
+        found = self.found
+        best = best_policy(robust_totals(found.cells), options.alpha, options.groups, found.situations, found.shown)
         return held, _own_rounds(best.shown, self.model)
 
     def optima(self, options: Options, draws: Sequence[Matrix], wanted: bool) -> tuple[list[Vector], Matrix]:
         """The accounts of the optimum of every draw, where they are wanted, and the policy learned from all rounds."""
-        solve = partial(best_policy, alpha=options.alpha, groups=options.groups, situations=self.found.situations)
+        found = self.found
+
+        def solve(totals: Matrix) -> Best:
+            return best_policy(totals, options.alpha, options.groups, found.situations, found.shown)
+
         accounts = [solve(draw).accounts for draw in draws] if wanted else []
-        return accounts, solve(model_totals(self.found.cells)).distributions()
+        return accounts, solve(model_totals(found.cells)).distributions()
 
 
 def _own_rounds(shown: Matrix, model: Any) -> Scoring:
@@ -315,9 +325,10 @@ def regret(
     True
     """
     check_log(log)
+    check_single(log)
     options = Options.checked(arm_groups(groups, log.n_arms), alpha, confidence, n_replicates, seed)
     found = survey(log, executor=executor)
-    best = best_policy(robust_totals(found.cells), options.alpha, options.groups, found.situations)
+    best = best_policy(robust_totals(found.cells), options.alpha, options.groups, found.situations)  # of one arm
     scores = score(log, [_own_rounds(best.shown, fit(found.cells))], executor=executor)
     return _regret(Resampled.all_of(scores, options)[0], found.cells, log, options)
 

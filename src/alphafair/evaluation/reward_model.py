@@ -25,16 +25,19 @@ from alphafair.evaluation.log_rows import Rows
 from alphafair.jit import kernel, long_kernel
 from alphafair.values import Matrix, Vector
 
-COUNTS, SUMS, SQUARES, INVERSES, WORTHS, MISSING = range(6)  # the rows of `FoldCells.table`, and fields of `Cells`
+COUNTS, SUMS, SQUARES, INVERSES, WORTHS, MISSING, REPEATS = range(
+    7
+)  # the rows of `FoldCells.table`, and fields of `Cells`
 MOST_ARMS = 64  # with more, arms are assumed to be unrelated
 CONTEXTS_AT_ONCE = 4096
 NEGLIGIBLE = 1e-9  # of the mean square of rewards: the least variance
 
 
 class Cells(NamedTuple):
-    """By context and arm: times shown, sums of rewards r, of r^2, of 1/p and r/p, and rows without the arm.
+    """By context and arm: times shown, sums of rewards r, of r^2, of 1/p and r/p, and decisions without the arm.
 
-    Rewards are in `unit`, see `log_rows.reward_unit`; the results of `model_totals` and `robust_totals` are not.
+    Where a decision shows k arms, in k rows, each row has 1/k of it, and p is k times the propensity of a row. Rewards
+    are in `unit`, see `log_rows.reward_unit`; the results of `model_totals` and `robust_totals` are not.
     """
 
     counts: Matrix
@@ -42,23 +45,24 @@ class Cells(NamedTuple):
     squares: Matrix
     inverses: Matrix
     worths: Matrix
-    missing: Matrix  # rows in which the arm was not available
+    missing: Matrix  # decisions in which the arm was not available
     unit: float = 1.0
+    repeats: Matrix | float = 0.0  # 1 - 1/k, summed over rows
 
     @property
     def visits(self) -> Vector:
-        """Rows per context."""
-        visits: Vector = self.counts.sum(axis=1)
+        """Decisions per context."""
+        visits: Vector = (self.counts - self.repeats).sum(axis=1)
         return visits
 
     @property
     def available(self) -> Matrix:
-        """Rows of a context in which each arm was available."""
+        """Decisions of a context in which each arm was available."""
         return np.asarray(self.visits[:, None] - self.missing)
 
     @property
     def per_available(self) -> Matrix:
-        """Rows of a context, divided by those in which each arm was available: 1 where it always was, or never."""
+        """Decisions of a context, divided by those in which each arm was available: 1 where it always was, or never."""
         visits = np.broadcast_to(self.visits[:, None], self.counts.shape)
         return divide(visits, self.available, self.counts * 0.0 + 1.0)
 
@@ -68,7 +72,7 @@ class FoldCells:
 
     def __init__(self, folds: NDArray[np.int64], n_contexts: int, n_arms: int, unit: float) -> None:
         self.folds, self.unit = folds, unit  # the fold of every cluster
-        self.table = np.zeros((int(folds.max()) + 1, len(Cells._fields) - 1, n_contexts, n_arms))
+        self.table = np.zeros((int(folds.max()) + 1, REPEATS + 1, n_contexts, n_arms))
 
     def add(self, rows: Rows) -> None:
         add_cells(rows, self.folds, self.table)
@@ -82,20 +86,25 @@ class FoldCells:
 
     @property
     def by_fold(self) -> list[Cells]:
-        return [Cells._make([*fold, self.unit]) for fold in self.table]
+        return [self._cells(fold) for fold in self.table]
 
     @property
     def together(self) -> Cells:
         """The cells of all folds."""
-        return Cells._make([*np.sum(self.table, axis=0), self.unit])
+        return self._cells(np.sum(self.table, axis=0))
+
+    def _cells(self, table: Any) -> Cells:
+        return Cells._make([*table[:REPEATS], self.unit, table[REPEATS]])
 
 
 @long_kernel
 def add_cells(rows, folds, table):
-    """n, S, the sums of r^2, 1/p and r/p, and the rows without the arm, of every fold, context and arm."""
+    """n, S, the sums of r^2, 1/p and r/p, and the decisions without the arm, of every fold, context and arm."""
     for t in range(rows.contexts.shape[0]):
         context, arm, reward, propensity = rows.contexts[t], rows.arms[t], rows.rewards[t], rows.propensities[t]
-        fold = folds[rows.clusters[t]]
+        fold, k = folds[rows.clusters[t]], rows.shown[t]
+        propensity *= k
+        table[fold, REPEATS, context, arm] += 1.0 - 1.0 / k
         table[fold, COUNTS, context, arm] += 1.0
         table[fold, SUMS, context, arm] += reward
         table[fold, SQUARES, context, arm] += reward * reward
@@ -103,7 +112,7 @@ def add_cells(rows, folds, table):
         table[fold, WORTHS, context, arm] += reward / propensity
         if rows.of_sets[t] >= 0:
             for i in range(table.shape[3]):
-                table[fold, MISSING, context, i] += 0.0 if rows.sets[rows.of_sets[t], i] else 1.0
+                table[fold, MISSING, context, i] += 0.0 if rows.sets[rows.of_sets[t], i] else 1.0 / k
 
 
 class Model(NamedTuple):
@@ -136,14 +145,14 @@ def left_out(model, context, arm, reward):
 
 
 def model_totals(cells: Cells) -> Matrix:
-    """The total reward of every arm in each context's rounds, by the model; a context without rounds counts as one."""
+    """The total reward of every arm in each context's decisions, by the model; a context without any has one."""
     return np.asarray(cells.unit * (np.maximum(cells.visits, 1.0)[:, None] * fit(cells).means))
 
 
 def robust_totals(cells: Cells) -> Matrix:
     """The same, doubly robust, and 0 where noise makes it negative: n_j (m_ji + sum (r - m_ji)/p / n_ji).
 
-    n_j are the context's rounds, n_ji those in which the arm was available.
+    n_j are the context's decisions, n_ji those in which the arm was available.
     """
     means, part = fit(cells).means, cells.per_available
     found = cells.visits[:, None] * means + part * cells.worths - means * (part * cells.inverses)
@@ -205,7 +214,7 @@ def plausible_totals(cells: Cells, n_draws: int, seed: int, *, expected: bool = 
     noise = _noise(counts, sums, squares)
     precision = _precision(counts, apart, noise)
     generator = np.random.default_rng(seed)
-    unseen = cells.available - counts
+    unseen = np.maximum(0.0, cells.available - counts)
     for _ in range(n_draws):
         means = np.concatenate(
             [

@@ -18,6 +18,38 @@ if TYPE_CHECKING:
     from alphafair.values.log_table import Decisions, Labels
 
 
+def first_entries(decisions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers of the entries that begin a decision."""
+    return np.flatnonzero(np.append(True, decisions[1:] != decisions[:-1])[: len(decisions)])
+
+
+def runs_of(decisions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of the decision of every entry, counted from 0."""
+    firsts = first_entries(decisions)
+    return np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, len(decisions))))
+
+
+def entries_per_decision(decisions: NDArray[np.int64]) -> Indices:
+    """The number of entries of the decision of each entry."""
+    runs = runs_of(decisions)
+    return np.bincount(runs)[runs].astype(np.int32) if len(runs) else np.empty(0, dtype=np.int32)
+
+
+def repeated(runs: NDArray[np.int64], arms: Indices) -> NDArray[np.int64]:
+    """The entries whose arm has an earlier entry in the same decision."""
+    order = np.lexsort((np.arange(len(arms)), arms, runs))
+    same = (np.diff(runs[order]) == 0) & (np.diff(arms[order]) == 0)
+    return np.sort(order[1:][same])
+
+
+def refuse_slates(log: Log) -> None:
+    """Check that every decision of a log shows one arm."""
+    if log.has_slates:
+        row = int((log.n_shown > 1).argmax())  # all before it show one arm
+        got = f"{log.n_shown[row]} arms in decision {row}"
+        raise InvalidArgument("log", "one with one arm per decision", got, "Use evaluate.")
+
+
 @dataclass(frozen=True, eq=False)
 class Log:
     """A log of decisions, one entry each, in the order of time; checked when it is made, and read-only.
@@ -30,12 +62,20 @@ class Log:
     (sets, of_rounds) that is stored, see `alphafair.values.AvailableArms`. Propensities are those among the available
     arms. None means that every arm was always available.
 
+    A decision that showed several arms has an entry for each of them. They follow each other and share a number in
+    `decisions`, a context and the available arms; the slot may be in `positions`. The propensity of an entry is the
+    probability that its slot shows its arm. Where slots are shuffled, as this package does, that is p/k, with p the
+    probability of the arm to be among the k shown. None means one arm per decision.
+
     >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
     >>> log.n_rounds, log.n_contexts, log.n_arms
     (3, 2, 3)
     >>> stock = [[True, False, True], [True, True, True], [True, True, True]]
     >>> Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25], available=stock).available.of_rounds.tolist()
     [0, -1, -1]
+    >>> slates = Log([0, 0, 1, 1], [2, 0, 1, 2], [1, 0, 0, 1], [0.4, 0.2, 0.3, 0.5], decisions=[7, 7, 8, 8])
+    >>> slates.n_rounds, slates.n_decisions, slates.n_shown.tolist()
+    (4, 2, [2, 2, 2, 2])
     """
 
     contexts: Indices
@@ -51,6 +91,7 @@ class Log:
     users: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose rounds are resampled together
     features: NDArray[np.float64] | None = field(default=None, kw_only=True)
     available: AvailableArms | None = field(default=None, kw_only=True)  # the arms that decisions were drawn among
+    decisions: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose entries follow each other
 
     def __post_init__(self) -> None:
         for count in ("n_contexts", "n_arms"):
@@ -86,6 +127,9 @@ class Log:
         if available is not None:
             self._check_available(available)
             object.__setattr__(self, "available", available)
+        if self.decisions is not None:
+            columns["decisions"] = validate.integers("decisions", self.decisions, len(contexts))
+            self._check_decisions(columns, available)
         for name, column in columns.items():  # arrays that the caller could still write to are copied
             object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
 
@@ -101,9 +145,74 @@ class Log:
             repair = "Pass the arms that the decision was drawn among."
             raise InvalidArgument(f"available[{missing[0]}]", shown, False, repair)
 
+    def _check_decisions(self, columns: dict[str, NDArray[Any]], available: AvailableArms | None) -> None:
+        """Check that the entries of a decision follow each other, show different arms and agree."""
+        decisions = columns["decisions"]
+        firsts = first_entries(decisions)
+        numbers, places = np.unique(decisions[firsts], return_index=True)
+        if len(numbers) < len(firsts):
+            row = int(firsts[np.setdiff1d(np.arange(len(firsts)), places)[0]])
+            repair = "Sort the entries by decision."
+            raise InvalidArgument(
+                f"decisions[{row}]", "a number that is not of an earlier decision", decisions[row].tolist(), repair
+            )
+        runs = runs_of(decisions)
+        repair = "Pass different arms, one context and one set of available arms per decision."
+        again = repeated(runs, columns["arms"])
+        if len(again):
+            row = int(again[0])
+            raise InvalidArgument(
+                f"arms[{row}]", "different in every entry of a decision", columns["arms"][row].tolist(), repair
+            )
+        for name in ("contexts", "users", "features"):
+            if name in columns:
+                column = columns[name].reshape(len(runs), -1)
+                apart = np.flatnonzero((column != column[firsts[runs]]).any(axis=1))
+                if len(apart):
+                    row = int(apart[0])
+                    raise InvalidArgument(
+                        f"{name}[{row}]", "the same in a decision", columns[name][row].tolist(), repair
+                    )
+        if available is not None:
+            sets = np.concatenate(
+                [available.sets, np.ones((1, available.n_arms), dtype=np.bool_)]
+            )  # the last is for -1
+            _, kinds = np.unique(sets, axis=0, return_inverse=True)
+            own = kinds.ravel()[available.of_rounds]
+            apart = np.flatnonzero(own != own[firsts[runs]])
+            if len(apart):
+                row = int(apart[0])
+                raise InvalidArgument(
+                    f"available[{row}]", "the same in a decision", sets[available.of_rounds[row]].tolist(), repair
+                )
+
     @property
     def n_rounds(self) -> int:
         return len(self.contexts)
+
+    @property
+    def n_decisions(self) -> int:
+        return self.n_rounds if self.decisions is None else len(first_entries(self.decisions))
+
+    @property
+    def n_shown(self) -> Indices:
+        """The number of arms that the decision of each entry shows."""
+        if self.decisions is None:
+            return np.ones(self.n_rounds, dtype=np.int32)
+        return entries_per_decision(self.decisions)
+
+    @property
+    def most_shown(self) -> Indices:
+        """The most arms that a decision of each context shows; 1 for contexts without one."""
+        most = np.ones(self.n_contexts, dtype=np.int32)
+        if self.decisions is not None:
+            np.maximum.at(most, self.contexts, self.n_shown)
+        return most
+
+    @property
+    def has_slates(self) -> bool:
+        """Whether some decision shows several arms."""
+        return self.n_decisions < self.n_rounds
 
     @property
     def has_users(self) -> bool:
@@ -122,8 +231,9 @@ class Log:
         user: str | None = None,
         position: str | None = None,
         available: str | None = "available",
+        decision: str | None = None,
     ) -> Log:
-        """Read a log from a table in a file or in memory, one row per decision; rows without a reward are left out.
+        """Read a log from a table in a file or in memory, one row per shown arm; rows without a reward are left out.
 
         Parameters
         ----------
@@ -145,6 +255,9 @@ class Log:
             A column of the arms that the decision was drawn among: lists of labels, in a text file as JSON arrays, and
             empty where every arm was available. Arms in it that were never shown are arms of the log too. By default
             the column `available`, if there is one; None for none.
+        decision
+            A column that says which rows are of one decision, where decisions show several arms. A decision of which
+            a row has no reward is left out. In a file of `alphafair export` with such decisions it is found by itself.
 
         >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
         >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
@@ -153,7 +266,7 @@ class Log:
         """
         from alphafair.values.log_table import LogColumns, LogTable
 
-        columns = LogColumns(context, arm, reward, propensity, time, user, position, available)
+        columns = LogColumns(context, arm, reward, propensity, time, user, position, available, decision=decision)
         return cls.from_decisions(*LogTable.open(source, columns).read())
 
     @classmethod
@@ -169,6 +282,7 @@ class Log:
             positions=found.positions,
             timestamps=None if times is None else times.to_numpy(),
             available=found.available,
+            decisions=found.decisions,
             context_labels=tuple(labels.contexts),
             arm_labels=tuple(labels.arms),
         )

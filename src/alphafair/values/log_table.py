@@ -38,6 +38,7 @@ EXPORTED = [  # the columns of a log that an engine exports
     *("period", "policy_version", "available"),
 ]
 EXPORTED_EARLIER = [name for name in EXPORTED if name != "period"]  # by versions without periods
+EXPORTED_SLATES = [*EXPORTED[:5], "slot", "k", *EXPORTED[5:]]  # where some decision showed several arms
 FILL_IN = "Fill it in or delete that row."
 REPAIR = "Correct it, delete that row, or pass the name of another column."
 DATES = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
@@ -55,6 +56,7 @@ class LogColumns(NamedTuple):
     position: str | None = None
     available: str | None = None
     id: str | None = None
+    decision: str | None = None
 
     def checks(self) -> dict[str, Column]:
         """The columns of single values, with their allowed values and repairs, by what they hold."""
@@ -95,6 +97,7 @@ class Decisions(NamedTuple):
     positions: Indices | None
     times: pl.Series | None
     available: AvailableArms | None
+    decisions: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,25 +113,31 @@ class LogTable:
         named = [name for name in columns if name is not None]
         table = open_table(source, named)
         found = table.columns
-        if found in (EXPORTED, EXPORTED_EARLIER) and table.label.lower().endswith((".csv", ".csv.gz")):
+        exported = found in (EXPORTED, EXPORTED_EARLIER, EXPORTED_SLATES)
+        if found == EXPORTED_SLATES and columns.decision is None:
+            columns = columns._replace(decision="seq", position=columns.position or "slot")
+        if exported and table.label.lower().endswith((".csv", ".csv.gz")):
             table = unescape_table(table, ["id", "context", "arm"])
-        optional = AVAILABLE not in found or AVAILABLE in (*columns[:-2], columns.id)
+        optional = AVAILABLE not in found or AVAILABLE in (*columns[:-3], columns.id, columns.decision)
         if columns.available == AVAILABLE and optional:
             columns = columns._replace(available=None)
         for option, name in columns._asdict().items():
             if name is not None:
                 table.require([name], f" ({option}=)")
-        wanted = column_names("columns", [name for name in columns if name is not None])
+        wanted = column_names("columns", [name for name in columns[:-1] if name is not None])
+        if columns.decision is not None and columns.decision not in wanted:  # decisions may have the column of ids
+            wanted.append(columns.decision)
         table = table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows)
         types, single = table.rows.collect_schema(), list(columns.checks().values())
-        for column in single if columns.id is None else [*single, Column(columns.id)]:
+        for column in [*single, *(Column(name) for name in (columns.id, columns.decision) if name is not None)]:
             column.refuse_type(types[column.name], table.label)
         return cls(table, columns)
 
     @property
     def has_reward(self) -> pl.Expr:
-        """Whether a row has a reward."""
-        return pl.col(self.columns.reward).is_not_null()
+        """Whether a row has a reward, and all other rows of its decision as well."""
+        found = pl.col(self.columns.reward).is_not_null()
+        return found if self.columns.decision is None else found.all().over(pl.col(self.columns.decision).rle_id())
 
     @property
     def rewarded(self) -> Table:
@@ -168,7 +177,11 @@ class LogTable:
             available = _available(frame[self.columns.available], arms, labels.arms, self.where(frame))
         times = read("time") if "time" in checks else None
         rewards, propensities = read("reward").to_numpy(), read("propensity").to_numpy()
-        return Decisions(contexts, arms, rewards, propensities, users, positions, times, available)
+        decisions = None
+        if self.columns.decision is not None:
+            given = self.table.column(frame, Column(self.columns.decision, repair=FILL_IN))
+            decisions = given.hash(seed=0).reinterpret(signed=True).to_numpy()
+        return Decisions(contexts, arms, rewards, propensities, users, positions, times, available, decisions)
 
     def read(self) -> tuple[Decisions, Labels]:
         """The whole table, in the order of time where it has a column of times."""
@@ -188,8 +201,11 @@ class LogTable:
 
 def in_order(found: Decisions, order: NDArray[np.intp]) -> Decisions:
     """The same decisions in another order."""
-    columns: list[Any] = [None if column is None else column[order] for column in found[:-1]]
-    return Decisions._make([*columns, None if found.available is None else found.available.take(order)])
+
+    columns: dict[str, Any] = found._asdict()
+    available = columns.pop("available")
+    taken: dict[str, Any] = {name: None if column is None else column[order] for name, column in columns.items()}
+    return Decisions(**taken, available=None if available is None else available.take(order))
 
 
 def _available(column: pl.Series, shown: Indices, arms: Mapping[str, int], where: Where) -> AvailableArms:
