@@ -28,6 +28,20 @@ def rows() -> Iterator[Row]:
     adaptive = partial(AlphaFairAdaptive, N_CONTEXTS, N_ARMS, alpha=ALPHA)
     yield compare("AlphaFairAdaptive", adaptive, numpy_loops.alpha_fair_adaptive, "tuned loop", 50)
     yield early_rounds(fair)
+    yield slates(adaptive)
+
+
+def slates(make: Callable[[], Policy]) -> Row:
+    """Three arms of nineteen in one decision, against one arm: per decision."""
+    stream, policies = common(THEIRS), {k: make() for k in (1, 3)}
+
+    def run(k: int) -> float:
+        return seconds(lambda: simulate(policies[k], stream, seed=0, k=None if k == 1 else k)) / THEIRS
+
+    times = best({str(k): partial(run, k) for k in policies}, 10 * REPEATS)
+    ratio = times["3"] / times["1"]
+    job, rival = f"simulate AlphaFairAdaptive, 3 of {N_ARMS} arms, per decision", "1 arm"
+    return Row(job, duration(times["3"]), rival, duration(times["1"]), f"{ratio:.2f} x", "at most 2 x", ratio <= 2.0)
 
 
 def early_rounds(make: Callable[[], Policy]) -> Row:
