@@ -752,3 +752,22 @@ def test_reproduce_refuses_a_missing_path() -> None:
     assert answer.exit_code == 2
     assert "--data must be a folder or zip that exists; got 'no-such-folder'" in answer.stderr
     assert run("reproduce", "--workers", "0").exit_code == 2
+
+
+def test_slates() -> None:
+    """Several arms per decision: the policies that show them, and the scores of random and of the best slates."""
+    args = ["simulate", "--rounds", "400", "--contexts", "2", "--arms", "5", "--k", "3", "--alpha", "0.5", "--json"]
+    found = json.loads(run(*args).stdout)
+    kinds = {"alpha-fair", "alpha-fair-adaptive", "alpha-fair-bandit", "uniform"}
+    assert {each["policy"] for each in found["policies"]} == kinds
+    assert found["k"] == 3
+    totals = context_reward_totals(streams.ratings(n_rounds=400, n_contexts=2, n_arms=5, seed=0))
+    uniform = metrics.alpha_performance(1.0 + 0.6 * totals.sum(axis=0), 0.5)
+    assert found["hindsight"]["uniform"] == pytest.approx(uniform)
+    assert found["hindsight"]["optimum"] == pytest.approx(offline_optimum(totals, 0.5, k=3).value, rel=1e-8)
+    for each in found["certificates"]:
+        assert each["optimum_at_most"] >= found["hindsight"]["optimum"]
+
+    refused = run(*args, "--policy", "hedge")
+    assert refused.exit_code != 0
+    assert "hedge shows one arm per decision" in str(refused.exception) + refused.output

@@ -84,6 +84,12 @@ def command(
         int, typer.Option(metavar="N", help="Contexts of a synthetic stream; impossibility has 2.")
     ] = 33,
     arms: Annotated[int, typer.Option(metavar="N", help="Arms of a synthetic stream; impossibility has 2.")] = 19,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Arms that a decision shows, all of which earn; policies that show one arm are left out."
+        ),
+    ] = None,
     alpha: Alpha = 0.9,
     period: Annotated[
         int | None, typer.Option(metavar="N", help="Start a new period of all policies every so many rounds.")
@@ -118,6 +124,9 @@ def command(
     from alphafair.memory_limit import memory_limit
 
     kinds = [_find(name) for name in dict.fromkeys(policy or POLICIES)]
+    if k is not None:
+        validate.integer("--k", k, low=1)
+        kinds = kinds if policy else [kind for kind in kinds if kind.traits.slates]
     alpha = validate.alpha(alpha)
     sizes = {"rounds": rounds, "contexts": contexts, "arms": arms}
     for name, size in sizes.items():
@@ -150,10 +159,11 @@ def command(
             if policy or error.argument != "alpha":
                 raise
             typer.echo(f"left out: {error}", err=True)
-    options: dict[str, Any] = {"seed": seed, "record_every": every, "period": period, "carry": carry}
+    options: dict[str, Any] = {"seed": seed, "record_every": every, "period": period, "carry": carry, "k": k}
+    shown = 1 if k is None else k
     with chosen_executor(workers, dask, insecure) as executor:
         policies, traces = _simulate_all(made, played, options, executor)
-    scores = hindsight(played, alpha, groups, period)
+    scores = hindsight(played, alpha, groups, period, shown)
     results: dict[str, Any] = {
         "stream": stream if data is None else data.name,
         "rounds": played.n_rounds,
@@ -161,11 +171,12 @@ def command(
         "arms": played.n_arms,
         "alpha": json_alpha(alpha),
         "seed": seed,
+        **({} if k is None else {"k": k}),
         **({} if period is None else {"period": period, "carry": carry}),
         **group_settings(groups),
         "hindsight": scores,
         "policies": [measure(trace, alpha, scores, groups) for trace in traces],
-        "certificates": list(certificates(policies, traces, played, alpha, groups, scores)),
+        "certificates": list(certificates(policies, traces, played, alpha, groups, scores, shown)),
         "bounds_in_expectation": [],
     }
     if alpha < 1.0 and period is None:
@@ -292,8 +303,12 @@ def least_share(books: Sequence[Any], groups: ArmGroups) -> float:
     return float(np.mean([metrics.shares(accounts, groups=groups).min() for accounts in books]))
 
 
-def hindsight(stream: Stream, alpha: float, groups: ArmGroups, period: int | None = None) -> dict[str, Any] | None:
+def hindsight(
+    stream: Stream, alpha: float, groups: ArmGroups, period: int | None = None, k: int = 1
+) -> dict[str, Any] | None:
     """The scores of uniform play and of the best fixed policy that keeps the floors, and the gap between them.
+
+    Decisions show k arms, or all that are present.
 
     Scores are alpha-performances, or from alpha = 1 on and with periods welfares; of a period, averages over the
     periods, each with its own best policy. None where rewards are negative, since neither is defined for them.
@@ -311,8 +326,10 @@ def hindsight(stream: Stream, alpha: float, groups: ArmGroups, period: int | Non
     for totals, present in zip(
         context_reward_totals(stream, period=length), present_arms(stream, period=length), strict=True
     ):
-        shares = np.repeat(1.0 / present.sum(axis=1), stream.n_contexts)
-        best, uniform = offline_optimum(totals, alpha, groups=groups), 1.0 + shares @ totals
+        n_present = present.sum(axis=1)
+        shares = np.repeat(np.minimum(k, n_present) / n_present, stream.n_contexts)
+        slates: dict[str, Any] = {} if k == 1 else {"k": k, "present": present}
+        best, uniform = offline_optimum(totals, alpha, groups=groups, **slates), 1.0 + shares @ totals
         optimum, gap = (best.welfare, best.welfare * best.welfare_gap) if in_welfare else (best.value, best.gap)
         measure = metrics.welfare if in_welfare else metrics.alpha_performance
         to_close = metrics.gap_to_close(optimum, uniform, alpha, groups=groups, in_welfare=in_welfare)
@@ -367,6 +384,7 @@ def certificates(
     alpha: float,
     groups: ArmGroups,
     scores: Mapping[str, Any] | None,
+    k: int = 1,
 ) -> Iterator[dict[str, Any]]:
     """The certificates of policies with full information that can bound their own regret, without the optimum."""
     import numpy as np
@@ -379,7 +397,10 @@ def certificates(
             continue  # it has no bound for a single run
         named = {"policy": policy.name, "feedback": str(policy.feedback)}
         if alpha < 1.0 and not trace.periods:
-            seen = metrics.certificates(context_reward_totals(stream), trace, alpha, groups=groups)
+            present = None if k == 1 else present_arms(stream)
+            seen = metrics.certificates(
+                context_reward_totals(stream), trace, alpha, groups=groups, present=present, k=k
+            )
             bound = metrics.regret_certificate(policy)
             yield {
                 **named,
@@ -400,8 +421,8 @@ def certificates(
             played = [(1.0 + period.rewards, period.accounts) for period in trace.periods]
         tables = context_reward_totals(stream, period=length), present_arms(stream, period=length)
         bounds = [
-            metrics.certificates(totals, accounts, alpha, groups=groups, present=present, prices=prices)
-            for totals, present, (accounts, prices) in zip(*tables, played, strict=True)
+            metrics.certificates(totals, accounts, alpha, groups=groups, present=there, prices=prices, k=k)
+            for totals, there, (accounts, prices) in zip(*tables, played, strict=True)
         ]
         at_most, achieved = np.mean([(each.welfare, each.welfare / each.welfare_ratio) for each in bounds], axis=0)
         yield {
@@ -449,6 +470,7 @@ def _report(results: Mapping[str, Any]) -> None:
     sizes += f" in {counted(n_groups, 'group')}" if groups.get("labels") else ""
     console = Console(highlight=False)
     alpha = validate.alpha(results["alpha"])
+    sizes += f", {results['k']} per decision" if "k" in results else ""
     console.print(f"[bold]{results['stream']}[/bold] stream: {sizes}; alpha {alpha:g}, seed {results['seed']}\n")
     by_period = "period" in results
     in_welfare = by_period or alpha >= 1.0
