@@ -27,6 +27,7 @@ from alphafair.evaluation import (
     simulate_model,
     warm_start,
 )
+from alphafair.evaluation.optima import survey
 from alphafair.values.log_table import EXPORTED_SLATES
 from tests import naive_slates
 
@@ -205,6 +206,28 @@ def test_the_bootstrap_draws_decisions() -> None:
         found = evaluate(log, uniform, 0.5, estimator="ips", n_replicates=1000).average_reward
         widths.append(found.high - found.low)
     assert 1.5 < widths[1] / widths[0] < 2.0  # the root of 3
+
+
+def test_cells_count_decisions() -> None:
+    """Weights of rows are those of inclusion probabilities, and an arm is missing once in a decision."""
+    log = made(9, 80, masked=True)
+    cells = survey(log).cells
+    visits, missing = np.zeros(2), np.zeros((2, N_ARMS))
+    inverses, worths = np.zeros((2, N_ARMS)), np.zeros((2, N_ARMS))
+    assert log.available is not None
+    for t in range(log.n_rounds):
+        context, arm = int(log.contexts[t]), int(log.arms[t])
+        inclusion = log.propensities[t] * (log.decisions == log.decisions[t]).sum()  # type: ignore[attr-defined]
+        inverses[context, arm] += 1 / inclusion
+        worths[context, arm] += log.rewards[t] / inclusion
+        if log.positions is not None and log.positions[t] == 1:
+            visits[context] += 1
+            mask = log.available.of_round(t)
+            missing[context] += 0 if mask is None else ~mask
+    assert cells.visits == pytest.approx(visits)
+    assert cells.missing == pytest.approx(missing)
+    assert cells.inverses == pytest.approx(inverses)
+    assert cells.unit * cells.worths == pytest.approx(worths)
 
 
 def test_the_fair_policy_is_the_capped_optimum() -> None:
