@@ -309,7 +309,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def test_exported_files_are_recognised(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exported_files_are_recognized(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `Log.from_table`, `LogFile`, in pieces that would cut decisions, and `doctor`."""
     log, read = made(6, 40), Log.from_table(file)
     assert read.n_decisions == 40
@@ -370,7 +370,7 @@ def test_the_doctor_sees_probabilities_of_slates_in_place_of_slots() -> None:
 def test_open_bandit_as_published() -> None:
     """One row per slot, by `position`; the numbers are those of the estimators of obp, written out.
 
-    V = mean(r pi(a | slot)/p), and for the self-normalised one divided by the mean of pi(a | slot)/p.
+    V = mean(r pi(a | slot)/p), and for the self-normalized one divided by the mean of pi(a | slot)/p.
     """
     columns = {"context": "position", "arm": "item_id", "reward": "click", "propensity": "propensity_score"}
     logs = [Log.from_table(DATA / f"open-bandit-men-{name}.parquet", **columns) for name in ("random", "bts")]

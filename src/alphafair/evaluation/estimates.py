@@ -148,12 +148,12 @@ def evaluate(
         A `Log`, or a `LogFile` that is too large for memory; rewards of at least 0.
     distributions
         The policy: (n_contexts, n_arms), rows that sum to 1. In rounds in which not all arms were available they are
-        renormalised over those that were, and uniform over them where all of those have probability 0. Where decisions
+        renormalized over those that were, and uniform over them where all of those have probability 0. Where decisions
         show k arms, an entry is the probability of the arm to be in one slot, so at most 1/k, and a round is a slot.
     alpha
         Fairness, 0 to inf, of alpha-performance and welfare.
     estimator
-        "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
+        "ips" inverse propensity, "snips" self-normalized, "dr" doubly robust, "clipped" inverse propensity with large
         weights cut, "switch" doubly robust with the model alone where weights are large. docs/howto/evaluate_a_log.md
         has the formulas.
     groups
