@@ -92,14 +92,19 @@ def test_the_smoke_version(smoke: tuple[Path, str]) -> None:
     assert "alphafair notions --smoke" in page
 
 
+def files(folder: Path) -> list[Path]:
+    """The tables, the figures and the page."""
+    return [*(folder / "runs").rglob("*.parquet"), *(folder / "figures").iterdir(), folder / "index.html"]
+
+
 def test_a_second_run_reads_everything_back(smoke: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = smoke
-    before = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.parquet")}
+    before = {path: path.stat().st_mtime_ns for path in files(folder)}
     words = ["notions", "--smoke", "--json", "--output", str(folder), "--workers", "1"]
     answer = CliRunner().invoke(app, words)
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout) == json.loads((folder / "results.json").read_text())
-    assert {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.parquet")} == before
+    assert {path: path.stat().st_mtime_ns for path in files(folder)} == before
 
 
 def test_bad_seeds_are_refused() -> None:
