@@ -17,8 +17,9 @@ from tests.naive_notions import kl_upper
 
 OURS, THEIRS, REPEATS = 200_000, 2_000, 3  # rounds of a turn, and turns
 RATES = 0.2 / N_ARMS
-THIRDS, BOUNDS = [arm % 3 for arm in range(N_ARMS)], {"low": 0.2, "high": 0.5, "gap": 2.0}
-NASH = {"c": 0.1, "explore": 10.0}
+THIRDS = [arm % 3 for arm in range(N_ARMS)]
+BOUNDS: dict[str, Any] = {"low": 0.2, "high": 0.5, "gap": 2.0}
+NASH: dict[str, Any] = {"c": 0.1, "explore": 10.0}
 BANDIT_Q = partial(naive_notions.BanditQ, N_CONTEXTS, N_ARMS, rates=RATES, horizon=OURS)
 HORIZON_FAIR = partial(naive_notions.HorizonFair, N_CONTEXTS, N_ARMS, alpha=0.9, low=0.1 / N_ARMS)
 

@@ -14,7 +14,20 @@ from tests.seeded_faults import FAULTS
 
 ROOMS = {
     *("math", "algorithms", "policy", "offline", "metrics", "evaluation", "values", "groups", "validate", "formatting"),
-    *("tables", "streams", "data", "preprocessing", "run", "lab", "checks", "cli", "engine", "service", "service/page"),
+    *(
+        "tables",
+        "streams",
+        "data",
+        "preprocessing",
+        "run",
+        "lab",
+        "checks",
+        "cli",
+        "engine",
+        "service",
+        "service/page",
+        "notions",
+    ),
     seeded.CLIENT,
 }
 
