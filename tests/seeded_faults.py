@@ -678,8 +678,8 @@ FAULTS = (
     ),
     Fault(
         "policy/memory.py",
-        "np.tile(np.where(live, 0.0, 1.0), (len(self.accounts), 1))",
-        "np.zeros((len(self.accounts), len(live)))",
+        "        self.retired_accounts[:, ~live] = 1.0\n",
+        "",
         ("tests/policy/test_snapshots.py::test_groups_without_a_live_arm_have_their_initial_account_again[groups0]",),
     ),
     Fault(

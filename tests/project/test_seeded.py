@@ -28,7 +28,7 @@ ROOMS = {
         "service/page",
         "notions",
     ),
-    seeded.CLIENT,
+    *("notions", seeded.CLIENT),
 }
 
 

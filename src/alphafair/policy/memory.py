@@ -147,7 +147,8 @@ class LearnedState:
         self.accounts_in = self.layout.only_with_groups if self.pooled else algorithm.accounts
         self.memory = self.blank(n_contexts, settings, n_ever=len(live))
         self._storage = self.memory.context_scalars, self.memory.contexts
-        self.retired_accounts = self._retired_storage = np.tile(np.where(live, 0.0, 1.0), (len(self.accounts), 1))
+        self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
+        self.retired_accounts[:, ~live] = 1.0
         self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
         self.closed_rewards = self._closed_storage = np.zeros_like(self.entry_accounts)
         self.group_accounts, self.group_entry = np.zeros(0), np.zeros(0)
