@@ -324,8 +324,6 @@ def pull_lapse(arms: ArrayLike, shares: ArrayLike) -> float:
     """
     v = _per_arm("shares", shares, high=1.0)
     played = validate.indices("arms", arms, len(v))
-    if len(played) == 0:
-        raise InvalidArgument("arms", "at least one round", arms, ROUNDS_REPAIR)
     lapse, rounds = -math.inf, np.arange(1.0, len(played) + 1.0)
     for arm, share in enumerate(v):
         lapse = max(lapse, float((np.floor(share * rounds + ROUNDING) - np.cumsum(played == arm)).max()))

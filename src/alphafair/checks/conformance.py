@@ -481,6 +481,13 @@ def fresh_forgets(subject: Subject) -> None:
     policy = subject.trained()
     assert memory(policy.fresh()) == memory(subject.make()), "fresh remembers something"
     assert policy.fresh().choose(0)[:3] == subject.make().choose(0)[:3], "fresh does not start its seed over"
+    policy.retire(1)
+    fresh = policy.fresh()
+    restored = policy.fresh()
+    restored.restore(State.from_bytes(fresh.snapshot().to_bytes()))
+    assert memory(restored) == memory(fresh), "fresh with a retired arm is not what its snapshot restores"
+    rewards = fresh.cumulative_rewards
+    assert rewards is None or not rewards.any(), f"fresh with a retired arm has rewards: {rewards}"
 
 
 def memory_does_not_grow(subject: Subject) -> str | None:

@@ -47,10 +47,12 @@ def command(
     with chosen_executor(workers, dask, insecure, processes=True) as executor:
         make = partial(write_notions, smoke=smoke, n_seeds=seeds, executor=executor)
         if json:
+            import shlex
+
             from alphafair.cli._shared import make_folder
             from alphafair.lab.results import as_json
 
-            typer.echo(as_json(make(make_folder(output))), nl=False)
+            typer.echo(as_json(make(make_folder(output), command=shlex.join(words))), nl=False)
         else:
             make_page(make, _print_measures, output, words, show)
 
