@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for tools
 
 project = "alphafair"
-author = "the authors of alphafair"
+author = "the alphafair developers"
 copyright = author
 version = release = alphafair.__version__
 

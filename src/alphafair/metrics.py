@@ -361,7 +361,7 @@ def longest_wait(arms: ArrayLike, n_arms: int) -> int:
 
 
 def merit_distance(probabilities: ArrayLike, merits: ArrayLike) -> float:
-    """mean over t of (1/2) sum_i |p_ti - f_ti/sum_k f_tk|: how far exposure is from being in proportion to merit.
+    """mean over t of (1/2) sum_i abs(p_ti - f_ti/sum_k f_tk): how far exposure is from being in proportion to merit.
 
     `merits` are f > 0 of every arm: in every round, (n_rounds, n_arms), or the same in all, (n_arms).
 
