@@ -223,8 +223,8 @@ def leans_toward_reward(subject: Subject) -> str | None:
     hint, alpha = "", getattr(policy, "settings", {}).get("alpha")
     if policy.alpha is None and isinstance(alpha, (int, float)) and alpha >= 1.0:
         hint = (
-            f". Its settings have alpha = {alpha:g}, where fairness gives this arm no more pulls, but its attribute alpha "
-            "is None: set self.alpha before super().__init__"
+            f". Its settings have alpha = {alpha:g}, where fairness gives this arm no more pulls, but its attribute "
+            "alpha is None: set self.alpha before super().__init__"
         )
     right = f"the arm that pays 0.9 instead of 0.1 is pulled in {part[2]:.1%} of rounds, one of 4 arms{hint}"
     assert part[2] > 0.265, right
