@@ -226,8 +226,8 @@ def leans_toward_reward(subject: Subject) -> str | None:
             f". Its settings have alpha = {alpha:g}, where fairness gives this arm no more pulls, but its attribute "
             "alpha is None: set self.alpha before super().__init__"
         )
-    right = f"the arm that pays 0.9 instead of 0.1 is pulled in {part[2]:.1%} of rounds, one of 4 arms{hint}"
-    assert part[2] > 0.265, right
+    words = f"the arm that pays 0.9 instead of 0.1 is pulled in {part[2]:.1%} of rounds, one of 4 arms{hint}"
+    assert part[2] > 0.265, words
     assert part.argmax() == 2, f"another arm than the one that pays most is pulled most: {part.round(3)}{hint}"
     return None
 
