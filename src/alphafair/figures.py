@@ -1,7 +1,7 @@
 """Figures: each function takes results and returns a Matplotlib Figure, without pyplot or global settings.
 
-A policy has the same colour and marker in every figure. Its line is solid under full information and dashed under
-bandit feedback. Lines are labelled at their ends, so there is no legend.
+A policy has the same color and marker in every figure. Its line is solid under full information and dashed under
+bandit feedback. Lines are labeled at their ends, so there is no legend.
 """
 
 import math
@@ -57,12 +57,19 @@ _STYLE = Path(__file__).with_name("figures.mplstyle")
 @contextmanager
 def style(labels: Sequence[str] = ()) -> Iterator[None]:
     """Apply the package's Matplotlib style inside the block, with fonts that have every character of the labels."""
-    with mpl.rc_context({"font.family": families("".join(labels))}, _STYLE):
-        yield
+    interactive = mpl.rcParams["interactive"]
+    try:
+        with mpl.rc_context({"font.family": families("".join(labels))}, _STYLE):
+            try:
+                yield
+            finally:
+                interactive = mpl.rcParams["interactive"]
+    finally:  # no matter of style: a notebook sets it as it draws its first figure, maybe in this block
+        mpl.rcParams["interactive"] = interactive
 
 
 class Style(NamedTuple):
-    """The colour and marker of a policy."""
+    """The color and marker of a policy."""
 
     colour: str
     marker: str
@@ -74,7 +81,7 @@ _OTHER_MARKERS = ("*", "p", "h", "<", ">", "d", "8")
 
 
 def policy_style(policy: str) -> Style:
-    """The colour and marker of a policy: those that its class sets, or else ones derived from a hash of its name.
+    """The color and marker of a policy: those that its class sets, or else ones derived from a hash of its name.
 
     A subclass with another name does not inherit its parent's style.
 
@@ -462,7 +469,7 @@ def line_chart(
     """Lines with their confidence bands, in panels over one axis.
 
     `panels` has the lines of each panel by its unit, from top to bottom. `finish` is called with the axes of each
-    panel. Lines are labelled at their ends, unless a panel has only one.
+    panel. Lines are labeled at their ends, unless a panel has only one.
     """
     with page(title, notes, height) as (figure, top):
         step = (top + 0.1 - MARGIN_BOTTOM) / len(panels)

@@ -359,7 +359,7 @@ def longest_wait(arms: ArrayLike, n_arms: int) -> int:
 
 
 def merit_distance(probabilities: ArrayLike, merits: ArrayLike) -> float:
-    """mean over t of (1/2) sum_i |p_ti - f_ti/sum_k f_tk|: how far exposure is from being in proportion to merit.
+    """mean over t of (1/2) sum_i abs(p_ti - f_ti/sum_k f_tk): how far exposure is from being in proportion to merit.
 
     `merits` are f > 0 of every arm: in every round, (n_rounds, n_arms), or the same in all, (n_arms).
 
@@ -372,7 +372,7 @@ def merit_distance(probabilities: ArrayLike, merits: ArrayLike) -> float:
 
 
 def favouring(probabilities: ArrayLike, means: ArrayLike) -> float:
-    """mean over t of max (p_ti - p_tk)+ over pairs with mu_ti < mu_tk: how much a worse arm is favoured over a better.
+    """mean over t of max (p_ti - p_tk)+ over pairs with mu_ti < mu_tk: how much a worse arm is favored over a better.
 
     `means` are mu of every arm: in every round, (n_rounds, n_arms), or the same in all, (n_arms). Differences of up to
     1e-9 are none.

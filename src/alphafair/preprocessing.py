@@ -44,7 +44,7 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Context ids for features: the nearest centre, with every feature divided by its scale."""
+    """Context ids for features: the nearest center, with every feature divided by its scale."""
 
     centres: Matrix  # (n_clusters, n_features), scaled
     scale: Vector

@@ -1,4 +1,4 @@
-"""`AlphaFairAdaptive` with full information: the predictor's favourite mixed with Algorithm 1, on one account.
+"""`AlphaFairAdaptive` with full information: the predictor's favorite mixed with Algorithm 1, on one account.
 
 With w = R^-alpha before the round, a uniform on the largest w m of the predictor, x^j of `gradient_ascent` and g = w r:
 

@@ -4,7 +4,7 @@
 
 Only the n floors couple the contexts, so the dual has n variables d >= 0 (d = eta c in the paper):
 
-    p^j_i proportional to exp(-eta L^j_i + q_j d_i) ;   maximise  D(d) = nu sum d - sum_j log sum_i exp(...)
+    p^j_i proportional to exp(-eta L^j_i + q_j d_i) ;   maximize  D(d) = nu sum d - sum_j log sum_i exp(...)
     gradient  nu - sum_j q_j p^j_i ;   Hessian  -sum_j q_j^2 (diag p^j - p^j p^j')
 
 by projected Newton from the last d. If q is unknown: epochs of length 1, 2, 4, ...; each restarts with the frequencies
@@ -44,7 +44,7 @@ LEAST_PROPENSITY = 1e-9  # a loss over less leaves too few digits in the exponen
 
 @kernel
 def _weigh(memory, context, rate, dual):
-    """Compute P of one context, and the log of its normaliser."""
+    """Compute P of one context, and the log of its normalizer."""
     n, own = dual.shape[0], memory.context_scalars[context]
     weight, p, losses = own[K.weight], memory.contexts[context, C.p], memory.contexts[context, C.losses]
     largest = -np.inf
@@ -63,7 +63,7 @@ def _weigh(memory, context, rate, dual):
 
 @kernel
 def _tally(memory, floor, dual, gradient):
-    """Return D(d), and write its gradient nu - sum_j q_j p^j, from P and the normalisers."""
+    """Return D(d), and write its gradient nu - sum_j q_j p^j, from P and the normalizers."""
     n = dual.shape[0]
     value = 0.0
     for i in range(n):
@@ -204,7 +204,7 @@ def _move(memory, rate, dual, start, direction, length):
 
 @kernel
 def _climb(memory, rate, floor, dual):
-    """Maximise D from the current `dual`, for which P is up to date; return whether it converged.
+    """Maximize D from the current `dual`, for which P is up to date; return whether it converged.
 
     Newton steps are damped by |gradient|: where P is nearly 0 or 1 the curvature is tiny and undamped steps useless.
     A damped step changes no weight by more than e^reach, and the reach follows the length of the last step.
@@ -410,7 +410,7 @@ def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class FairCB(BasePolicy):
-    """Maximise the sum of rewards while every arm is pulled in at least a share `pull_share` of all rounds.
+    """Maximize the sum of rewards while every arm is pulled in at least a share `pull_share` of all rounds.
 
     All contexts are solved together: with losses $L^j$ and context weights q,
 

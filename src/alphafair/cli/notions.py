@@ -32,7 +32,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print all measures as JSON in place of tables.")] = False,
     show: Show = False,
 ) -> None:
-    """Compare published notions of fairness: how fair every policy is by each of them, and what it costs.
+    """Compare published notions of fairness: how fair every policy is by each, and what it costs.
 
     35 policies play 20,000 rounds of four worlds: stationary rewards, ratings, clicks and changing rewards. Measured
     are reward and welfare, shares of pulls, promised rates, merit, envy, waiting and what visitors get. Results are

@@ -14,7 +14,7 @@ row itself out, so that its reward is not used to correct itself:
 with n the number of rows and S the sum of rewards of the arm, in the context and everywhere. For all other arms the row
 has no part in the model as it is.
 
-Where not all arms were available, pi is restricted to those that were: renormalised over them, as policies do with
+Where not all arms were available, pi is restricted to those that were: renormalized over them, as policies do with
 masks, or set to 0 for the others.
 
 Scores are summed within clusters of rows. Each cluster belongs to a fold, and each fold has a policy of its own, so
@@ -57,7 +57,7 @@ MOST_FREEDOM = 1000  # of Student's t, which is nearly normal then
 class Estimator(NamedTuple):
     """How a row is weighted; see the formula above. A weight is large if it exceeds the root of the number of rows.
 
-    A model has no use for normalised weights, so `mean` is one of three: scores per round, per weight, or of what the
+    A model has no use for normalized weights, so `mean` is one of three: scores per round, per weight, or of what the
     model leaves over.
     """
 

@@ -170,7 +170,7 @@ def frontier(
         A `Log` or a `LogFile`. Where not all arms were always available, the optimum is over policies with a
         distribution for every context and set of available arms, assuming that the reward of an arm in a context does
         not depend on which others are available. `distributions` are tables that show arms as often once they are
-        renormalised over the available ones.
+        renormalized over the available ones.
     alphas
         In increasing order, from 0 to inf. Costs are relative to the first, so begin with 0.
     optimum

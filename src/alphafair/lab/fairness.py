@@ -103,7 +103,7 @@ MEASURES: Mapping[str, Measure] = {  # in the order of columns
     "lapse": Measure("lapse", "the most pulls that an arm was behind its promise; at most 0", "{:,.0f}".format, True),
     "rate_shortfall": Measure("rate short", "the part of a promised reward that an arm lacks; 0", "{:.0%}".format),
     "merit": Measure("merit", "distance of exposure to merit; 0", _TWO),
-    "favoured": Measure("favoured", "by how much a worse arm is favoured; 0", _TWO),
+    "favoured": Measure("favored", "by how much a worse arm is favored; 0", _TWO),
     "outside_bounds": Measure("halves", "how far half of the arms is outside its bounds; 0", _TWO),
     "envy": Measure("envy", "how much better off an arm would be in the rounds of another; 0", _TWO, True),
     "proportional": Measure("prop.", "the least account over an n-th of all it could be; at least 1", _TWO),

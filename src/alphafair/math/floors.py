@@ -190,7 +190,7 @@ def keep_floors(groups, y):
 
 @kernel
 def mask_and_keep_floors(memory, p, available, uniform):
-    """Remove the floors, renormalise over the available arms, raise these to the floors again, and draw one of them."""
+    """Remove the floors, renormalize over the available arms, raise these to the floors again, and draw one of them."""
     groups, n = memory.groups, p.shape[0]
     floor, keep = groups.numbers[F.arm_floor], groups.numbers[F.unpromised]
     if GROUPS and groups.numbers[F.group_floored] > 0.0:

@@ -133,7 +133,7 @@ class BasePolicy(Policy):
             self.groups.check_floor(n_live)
 
     def _arms_added(self, first: int) -> None:
-        """Initialise the columns of new arms, from `first` on, in other ways than the algorithm."""
+        """Initialize the columns of new arms, from `first` on, in other ways than the algorithm."""
 
     def _check_size(self, n_contexts: int, n_arms: int) -> None:
         """Raise for more features, arms or contexts than fit into memory."""
@@ -372,7 +372,7 @@ class BasePolicy(Policy):
         """Learn from a decision and its reward (the rewards of all arms under full information): once, at any time.
 
         The same decision of `choose` is refused a second time. A decision that the caller has rebuilt, for example from
-        a log, is not recognised: the caller must pass it once. Under bandit feedback its probabilities may be None; the
+        a log, is not recognized: the caller must pass it once. Under bandit feedback its probabilities may be None; the
         propensity is enough.
 
         An error changes nothing, and the update can be repeated (a `learn` of your own should keep to this). After an

@@ -32,7 +32,7 @@ def described(
     - `"linear"`: theta.z, with a unit vector theta per arm, or one for all arms if arms have features of their own;
     - `"changing"`: the same, with new thetas in the second half of the run;
     - `"quadratic"`: a linear and a quadratic form, scaled to equal variances;
-    - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per centre and arm;
+    - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per center and arm;
     - `"clicks"`: theta.z, but rewards are 1 or 0, and an arm's mean is the logistic function of -4 + 5 b + s(z): rates
       are about 3% on average.
 

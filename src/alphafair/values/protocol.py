@@ -62,7 +62,7 @@ class Policy(Protocol):
       is never drawn.
     - `update` is called once per rewarded decision, at any time and in any order, also after arms were added or
       retired: everything it needs from the past is in the decision. Policies of this package refuse the same decision
-      of `choose` a second time; they cannot recognise one that was rebuilt from a log. Under full information `update`
+      of `choose` a second time; they cannot recognize one that was rebuilt from a log. Under full information `update`
       takes as many rewards as there were arms at the time of the decision. Unobserved rewards have no effect. Arms
       with higher rewards are eventually pulled more often, unless `traits.learns` is False.
     - Renaming arms or contexts renames the answers, except for ties.

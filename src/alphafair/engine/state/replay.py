@@ -421,7 +421,7 @@ class Replay:
             self._stop(experiment, stops.pop(0))
 
     def _fold(self, experiment: Experiment, steps: Steps) -> None:
-        """Learn from steps and summarise them, one bucket of time after the other."""
+        """Learn from steps and summarize them, one bucket of time after the other."""
         experiment.summary.flush()
         for part in experiment.summary.parts(steps, experiment.fairness):
             self._learn(experiment, part)

@@ -8,7 +8,7 @@ F_i of v_i and s_i,
 
     p_i = integral of prod_{l != i} F_l dF_i,
 
-by the trapezoidal rule on 32 equal cells between the largest v - 3.5 s and the largest v + 3.5 s, then normalised. Arms
+by the trapezoidal rule on 32 equal cells between the largest v - 3.5 s and the largest v + 3.5 s, then normalized. Arms
 whose v + 3.5 s is below the first cell have p = 0. F is an approximation without exponentials, exact to 2e-7
 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.28).
 """
