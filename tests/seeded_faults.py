@@ -692,7 +692,7 @@ FAULTS = (
         "metrics.py",
         "better = mu > mu[:, i : i + 1] + ROUNDING",
         "better = mu >= mu[:, i : i + 1]",
-        ("tests/metrics/test_fairness.py::test_merit_and_favouring[0]",),
+        ("tests/metrics/test_fairness.py::test_merit_and_favoring[0]",),
     ),
     Fault(
         "notions/fair_learn.py",

@@ -36,7 +36,7 @@ from alphafair.math.floors import (
     F,
     at_stake,
     earn_together,
-    favourites_of_groups,
+    favorites_of_groups,
     mask_and_keep_floors,
     price_units,
 )
@@ -96,7 +96,7 @@ def prepare(memory, context):
     for i in range(n):
         ties += 1.0 if scores[i] >= TIE * best else 0.0
     if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
-        favourites_of_groups(memory.groups, scores, best, ties)
+        favorites_of_groups(memory.groups, scores, best, ties)
         return
     for i in range(n):
         scores[i] = 1.0 / ties if scores[i] >= TIE * best else 0.0

@@ -171,7 +171,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 class AlphaFair(BasePolicy):
     """Maximize the alpha-fair utility of the rewards of every arm over the whole run, with full information.
 
-    The utility is linearised at the current accounts: in round t, context j, the gain of arm i is
+    The utility is linearized at the current accounts: in round t, context j, the gain of arm i is
     $g_i = R_i^{-\\alpha} r_i(t)$, so an arm with few rewards has more weight. Each context runs its own gradient ascent
     on the simplex, with a step that adapts to its gradients,
 

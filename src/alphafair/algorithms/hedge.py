@@ -41,12 +41,12 @@ def draw(memory, context, uniform, out):
     largest = sums[0]
     for i in range(1, n):
         largest = max(largest, sums[i])
-    normaliser = 0.0
+    normalizer = 0.0
     for i in range(n):
         out[i] = math.exp(eta * (sums[i] - largest))
-        normaliser += out[i]
+        normalizer += out[i]
     for i in range(n):
-        out[i] /= normaliser
+        out[i] /= normalizer
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 

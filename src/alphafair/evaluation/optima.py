@@ -226,12 +226,12 @@ class Best(NamedTuple):
     """The best fixed policy for some totals, and its accounts.
 
     Where not all arms were always available, `shown` is how often it shows each arm of a context while that is
-    available: not a distribution, to be scored with renormalise=False.
+    available: not a distribution, to be scored with renormalize=False.
     """
 
     shown: Matrix
     accounts: Vector
-    distributions: Callable[[], Matrix]  # the policy as a table, to be renormalised over the available arms
+    distributions: Callable[[], Matrix]  # the policy as a table, to be renormalized over the available arms
 
 
 def best_policy(totals: Matrix, alpha: float, groups: ArmGroups, situations: Situations | None) -> Best:

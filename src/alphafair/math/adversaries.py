@@ -28,7 +28,7 @@ def first_state(levels: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def favourite(probabilities):
+def favorite(probabilities):
     """Return the arm with the largest p, the first of several."""
     best = 0
     for i in range(probabilities.shape[0]):
@@ -76,7 +76,7 @@ def halve(level, tally, best):
 def react(kind, state, context, probabilities, table, t):
     """Write the rewards of round t; a settled favorite is lowered from the next round of the context on."""
     level, tally = state[context, LEVEL], state[context, TALLY]
-    best = favourite(probabilities)
+    best = favorite(probabilities)
     if kind == HALVING:
         halve(level, tally, best)
     for i in range(level.shape[0]):

@@ -300,7 +300,7 @@ def project_on_floors(groups, v, theta, out):
 
 
 @kernel
-def favourites_of_groups(groups, scores, best, ties):
+def favorites_of_groups(groups, scores, best, ties):
     """a with full information and floors of groups: uniform on the largest w m of all arms.
 
     The floor of a group goes to its own largest. Replaces w m in `scores` by a.

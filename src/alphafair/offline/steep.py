@@ -59,8 +59,8 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
         totals, base = totals[paid] / s, initial[arms] / s
         unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
         totals, base = totals / unit, base / unit
-        maximise = _screened if alpha <= SCREENED else _in_stages if alpha <= STAGED else _dual
-        found = maximise(totals, base, s, alpha, tolerance)
+        maximize = _screened if alpha <= SCREENED else _in_stages if alpha <= STAGED else _dual
+        found = maximize(totals, base, s, alpha, tolerance)
         if alpha <= STAGED and abs(alpha - 1.0) >= LEAST_DISTANCE and found.welfare_gap > tolerance:
             found = min(found, _dual(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
     x, levels, gap, steps = found

@@ -38,7 +38,7 @@ class Algorithm:
     forgo: Kernel | None = None  # (memory, context, arm): it will never come
     show: Kernel | None = None  # (memory, features, t): set the features of round t; return whether they changed
     mask: Kernel | None = (
-        None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalise
+        None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalize
     )
     accounts: str | None = None  # the row of `arms`, or of `contexts`, that holds accounts
     simplex_rows: str | None = None  # the row of `contexts` that is projected on the floors of groups

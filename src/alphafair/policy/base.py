@@ -218,7 +218,7 @@ class BasePolicy(Policy):
     def accounts(self) -> Vector | Matrix | None:  # type: ignore[override]
         """R: 1 + the rewards of every arm so far, or of every group; None if the policy keeps no accounts.
 
-        Rewards are expected ones with full information, realised ones with bandit feedback. A policy with accounts per
+        Rewards are expected ones with full information, realized ones with bandit feedback. A policy with accounts per
         context has a row for each.
         """
         with self._lock:

@@ -43,10 +43,10 @@ def drifting_ratings(
     n_phases = validate.integer("n_phases", n_phases, low=1, high=n_rounds)
     n_items = validate.integer("n_items", n_items, low=1)
     table = _item_table(rng, n_items, n_arms, floor)
-    favourites = rng.integers(0, n_items, size=(n_phases, n_contexts, 40))
+    favorites = rng.integers(0, n_items, size=(n_phases, n_contexts, 40))
     contexts = _draw_contexts(rng, n_rounds, n_contexts)
     phases = np.arange(n_rounds) * n_phases // n_rounds
-    items = favourites[phases, contexts, rng.integers(0, 40, size=n_rounds)]
+    items = favorites[phases, contexts, rng.integers(0, 40, size=n_rounds)]
     return Stream(contexts, items.astype(np.int32), table, n_contexts=n_contexts)
 
 

@@ -44,7 +44,7 @@ class Traits:
     learns: bool = True  # False if rewards never change its distribution
     feedbacks: tuple[Feedback, ...] = ()  # the allowed values, if the constructor takes a `feedback`
     contexts_apart: bool = True  # False: the distribution of a context depends on the number of contexts
-    style: tuple[str, str] | None = None  # colour and marker in figures; None: chosen automatically
+    style: tuple[str, str] | None = None  # color and marker in figures; None: chosen automatically
     variants: Callable[[int, int], dict[str, dict[str, Any]]] = lambda n_contexts, n_arms: {"": {}}
 
 
