@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from alphafair import Decision, FairCB, State, Stream, simulate
-from alphafair.algorithms.fair_cb import learning_rate
 from alphafair.values import Matrix, Vector
 from benchmarks.jobs import N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, faster, named
@@ -19,7 +19,7 @@ from benchmarks.timing import best, seconds
 HORIZON = 5_000
 ROUNDS = (1_000, 2_000, 3_000, 4_000, 4_999)  # whose updates are compared
 FLOOR = 0.5 / N_ARMS
-ETA = learning_rate(N_CONTEXTS, N_ARMS, HORIZON, full=True)
+ETA = math.sqrt(2.0 * N_CONTEXTS * math.log(N_ARMS) / HORIZON)
 REPEATS = 7
 
 

@@ -12,20 +12,31 @@ from alphafair import Stream, notions, simulate
 from benchmarks.jobs import N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, duration, faster, named
 from benchmarks.timing import best, seconds
+from tests import naive_notions
 from tests.naive_notions import kl_upper
 
 OURS, THEIRS, REPEATS = 200_000, 2_000, 3  # rounds of a turn, and turns
 RATES = 0.2 / N_ARMS
+THIRDS = [arm % 3 for arm in range(N_ARMS)]
+BOUNDS: dict[str, Any] = {"low": 0.2, "high": 0.5, "gap": 2.0}
+NASH: dict[str, Any] = {"c": 0.1, "explore": 10.0}
+BANDIT_Q = partial(naive_notions.BanditQ, N_CONTEXTS, N_ARMS, rates=RATES, horizon=OURS)
+HORIZON_FAIR = partial(naive_notions.HorizonFair, N_CONTEXTS, N_ARMS, alpha=0.9, low=0.1 / N_ARMS)
 
 
 def rows() -> Iterator[Row]:
-    """Every policy with kernels but BanditQ and HorizonFair, whose learners have rows of their own."""
+    """Every policy with kernels."""
     jobs: dict[str, tuple[Any, Any]] = {
         "FairLearn": (partial(notions.FairLearn, shares=0.5 / N_ARMS), fair_learn),
         "RateUCB": (notions.RateUCB, rate_ucb),
         "LFG": (notions.LFG, lfg),
         "FairX": (partial(notions.FairX, width=0.3), fairx),
+        "FairBandits": (notions.FairBandits, fair_bandits),
+        "BanditQ": (partial(notions.BanditQ, rates=RATES, horizon=OURS), BANDIT_Q),
         "GuaranteedRevenue": (partial(notions.GuaranteedRevenue, rates=RATES), guaranteed_revenue),
+        "ConstrainedGreedy": (partial(notions.ConstrainedGreedy, groups=THIRDS, **BOUNDS), constrained_greedy),
+        "NashConfidenceBound": (partial(notions.NashConfidenceBound, horizon=OURS, **NASH), nash_confidence_bound),
+        "HorizonFair": (notions.HorizonFair, HORIZON_FAIR),
     }
     long = common(OURS)
     short, uniforms = long.head(THEIRS), np.random.default_rng(0).random(THEIRS)
@@ -57,6 +68,8 @@ class Counts:
         self.n, self.s = np.zeros((2, N_CONTEXTS, N_ARMS))
         self.visits, self.t = np.zeros(N_CONTEXTS), 0
         self.queues = np.zeros(N_ARMS)
+        self.low, self.high = np.zeros((N_CONTEXTS, N_ARMS)), np.ones((N_CONTEXTS, N_ARMS))  # of FairBandits
+        self.active, self.last = np.ones((N_CONTEXTS, N_ARMS), dtype=np.bool_), np.zeros(N_CONTEXTS, dtype=np.int64)
 
     def bounds(self, context: int, width: float) -> np.ndarray:
         n = self.n[context]
@@ -72,7 +85,9 @@ def largest(scores: np.ndarray) -> np.ndarray:
 
 
 def loop(stream: Stream, uniforms: np.ndarray, step: Any) -> np.ndarray:
-    """Play every round with the distribution of `step`, and return the pulls."""
+    """Play every round with the distribution of `step`, or with what it makes, and return the pulls."""
+    if isinstance(step, partial):
+        return oracle_loop(stream, uniforms, step())
     counts, pulls = Counts(), np.zeros(N_ARMS, dtype=np.int64)
     rounds = zip(stream.contexts.tolist(), stream.items.tolist(), uniforms.tolist(), strict=True)
     for context, item, uniform in rounds:
@@ -82,8 +97,24 @@ def loop(stream: Stream, uniforms: np.ndarray, step: Any) -> np.ndarray:
         counts.n[context, arm] += 1
         counts.s[context, arm] += reward
         counts.visits[context] += 1
+        counts.last[context] = arm
         counts.t += 1
         counts.queues = np.maximum(0.0, counts.queues + 0.5 / N_ARMS - (np.arange(N_ARMS) == arm))
+        pulls[arm] += 1
+    return pulls
+
+
+def oracle_loop(stream: Stream, uniforms: np.ndarray, oracle: Any) -> np.ndarray:
+    """The same with an oracle of the tests that keeps no log."""
+    pulls = np.zeros(N_ARMS, dtype=np.int64)
+    rounds = zip(stream.contexts.tolist(), stream.items.tolist(), uniforms.tolist(), strict=True)
+    for context, item, uniform in rounds:
+        p, rewards = oracle.probabilities(context), stream.reward_table[item]
+        arm = min(int(p.cumsum().searchsorted(uniform, side="right")), N_ARMS - 1)
+        if isinstance(oracle, naive_notions.HorizonFair):
+            oracle.learn_all(context, p, rewards)
+        else:
+            oracle.learn(context, arm, p[arm], rewards[arm])
         pulls[arm] += 1
     return pulls
 
@@ -128,3 +159,43 @@ def guaranteed_revenue(counts: Counts, context: int) -> np.ndarray:
     pairs = zip(counts.s[context].tolist(), counts.n[context].tolist(), strict=True)
     bounds = np.array([kl_upper(s / n, level / n) if n else 1.0 for s, n in pairs])
     return np.asarray(q + (1.0 - q.sum()) * largest(np.maximum(RATES, bounds)))
+
+
+def fair_bandits(counts: Counts, context: int) -> np.ndarray:
+    active, low, high = counts.active[context], counts.low[context], counts.high[context]
+    if counts.visits[context]:  # what the last round of this context has changed
+        arm = counts.last[context]
+        n, terms = counts.n[context, arm], (np.pi * (counts.visits[context] + 1)) ** 2 * N_CONTEXTS / (3 * 0.05)
+        radius, mean = np.sqrt(np.log(terms) / (2 * n)), counts.s[context, arm] / n
+        low[arm], high[arm] = mean - radius, mean + radius
+        order = np.flatnonzero(active)
+        order = order[np.argsort(-high[order])]
+        apart = high[order][1:] < np.minimum.accumulate(low[order])[:-1]
+        if apart.any():
+            active[order[apart.argmax() + 1 :]] = False
+    return np.asarray(active / active.sum())
+
+
+def constrained_greedy(counts: Counts, context: int) -> np.ndarray:
+    groups = np.array(THIRDS)
+    spread = (1.0 / 3.0 / np.bincount(groups))[groups]
+    eps = min(1.0, 4.0 / (spread.min() * BOUNDS["gap"] ** 2 * (counts.visits[context] + 1)))
+    means = counts.s[context] / np.maximum(1.0, counts.n[context])
+    best = np.array([means[groups == g].max() for g in range(3)])
+    mass, left = np.full(3, BOUNDS["low"]), 1.0 - 3 * BOUNDS["low"]
+    for g in np.argsort(-best, kind="stable"):
+        added = min(left, BOUNDS["high"] - mass[g])
+        mass[g], left = mass[g] + added, left - added
+    greedy = np.zeros(N_ARMS)
+    for g in range(3):
+        greedy[groups == g] = mass[g] * largest(means[groups == g])
+    return np.asarray((1.0 - eps) * greedy + eps * spread)
+
+
+def nash_confidence_bound(counts: Counts, context: int) -> np.ndarray:
+    n, s, c, log_horizon = counts.n[context], counts.s[context], NASH["c"], np.log(OURS)
+    if s.max() <= NASH["explore"] * c**2 * log_horizon:
+        return np.full(N_ARMS, 1.0 / N_ARMS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = s / n + 2.0 * c * np.sqrt(2.0 * s / n * log_horizon / n)
+    return largest(np.where(n > 0, bound, np.inf))

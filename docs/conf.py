@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for tools
 
 project = "alphafair"
-author = "the authors of alphafair"
+author = "the alphafair developers"
 copyright = author
 version = release = alphafair.__version__
 
@@ -42,8 +42,12 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",
     "abort_on_example_error": True,
+    "within_subsection_order": "tools.site.gallery.Order",
     "capture_repr": (),
+    "image_srcset": ["2x"],
+    "min_reported_time": 60,
     "show_memory": False,
+    "show_signature": False,
     "write_computation_times": False,  # its pages load scripts from other hosts
 }
 

@@ -30,7 +30,7 @@ from alphafair import (
 from alphafair.code_version import code_digest
 from alphafair.executors import ProcessPool
 from alphafair.jit import Kernels
-from alphafair.lab import arena, reproduction
+from alphafair.lab import arena, notions, reproduction
 from alphafair.lab.runner import compile_here, compile_tasks
 from alphafair.notions import NOTIONS
 from alphafair.precompile import SLATES, compile_kernels, every_kernel, kernels_of, small_policy
@@ -67,11 +67,11 @@ def compile_policy(kernels: Kernels) -> None:
 
 
 def of_plans() -> list[Callable[[], None]]:
-    """What the small report and the small arena run on, rivals included: one piece of work per policy."""
+    """What the small report, arena and benchmark of notions run on, with rivals: one piece of work per policy."""
     tasks: dict[str, list[Task]] = {}
     arenas = (arena.SCENARIOS, arena.FEATURE_SCENARIOS, arena.STEEP_SCENARIOS, arena.DYING_SCENARIOS)
-    for plan in (reproduction.PLAN, *arenas):
-        for policy, some in compile_tasks(plan.smoke()).items():
+    for plan in (*(each.smoke() for each in (reproduction.PLAN, *arenas)), notions.smoke_plan()):
+        for policy, some in compile_tasks(plan).items():
             tasks.setdefault(policy, []).extend(some)
     return [partial(compile_here, some) for some in tasks.values()]
 

@@ -664,4 +664,46 @@ FAULTS = (
         'return self.role == "admin"',
         ("tests/service/test_shares.py::test_a_caller_has_a_share_of_the_places",),
     ),
+    Fault(
+        "math/kl_bound.py",
+        "if step <= SMALL * y and left",
+        "if left",
+        ("tests/math/test_bounds.py::test_the_arms_with_the_largest_bound_are_found_from_any_start[1.0]",),
+    ),
+    Fault(
+        "notions/guaranteed_revenue.py",
+        "excess = misses * y - rows[C.entropy, i] - hits * log_q - log_visits",
+        "excess = misses * y - rows[C.entropy, i] - hits * log_q - 0.5 * log_visits",
+        ("tests/math/test_bounds.py::test_the_arms_with_the_largest_bound_are_found_from_any_start[1.0]",),
+    ),
+    Fault(
+        "policy/memory.py",
+        "        self.retired_accounts[:, ~live] = 1.0\n",
+        "",
+        ("tests/policy/test_snapshots.py::test_groups_without_a_live_arm_have_their_initial_account_again[groups0]",),
+    ),
+    Fault(
+        "metrics.py",
+        "return max(int(np.diff(end).max()) - 1 for end in ends)",
+        "return max(int(np.diff(end).max()) for end in ends)",
+        ("tests/metrics/test_fairness.py::test_the_whole_row",),
+    ),
+    Fault(
+        "metrics.py",
+        "better = mu > mu[:, i : i + 1] + ROUNDING",
+        "better = mu >= mu[:, i : i + 1]",
+        ("tests/metrics/test_fairness.py::test_merit_and_favoring[0]",),
+    ),
+    Fault(
+        "notions/fair_learn.py",
+        "if behind(memory, out) <= memory.settings[S.tolerance]:",
+        "if behind(memory, out) < memory.settings[S.tolerance]:",
+        ("tests/notions/test_oracles.py::test_golden_cases[fair-learn-strict]",),
+    ),
+    Fault(
+        "notions/constrained_greedy.py",
+        "mass[chosen] = high[chosen] if added < left else mass[chosen] + added",
+        "mass[chosen] = mass[chosen] + added + 0.01 * (added < left)",
+        ("tests/notions/test_oracles.py::test_golden_cases[constrained-greedy]",),
+    ),
 )

@@ -3,9 +3,9 @@ Which fairness, and what does it cost?
 ======================================
 
 Every policy below keeps some promise to the arms: a share of the pulls, a rate of reward, a chance in every round, or
-no promise but a fair objective. To the right is more reward for all together, above a larger income of the arm that
-is worst off, compared with an equal share of all that it could earn. From 1 on no arm would be better off with
-uniform play.
+no promise but a fair objective. Circles are the adaptive alpha-fair policy by itself, squares are others. To the right
+is more reward for all together, above a larger income of the arm that is worst off, compared with an equal share of all
+that it could earn. From 1 on no arm would be better off with uniform play.
 """
 
 import matplotlib.pyplot as plt
@@ -63,7 +63,7 @@ with figures.style():
         axes.plot([reward], [share], marker="o" if ours else "s", color="#0072B2" if ours else "#A65200", markersize=6)
         left = reward > 0.85
         place = {
-            "xytext": (-7 if left else 7, 2 if title == "alpha 2" else -4),
+            "xytext": (-7 if left else 7, {"alpha 2": 2, "alpha 1": -7, "alpha 0": 4}.get(title, -4)),
             "textcoords": "offset points",
             "ha": "right" if left else "left",
         }

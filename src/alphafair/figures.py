@@ -57,8 +57,15 @@ _STYLE = Path(__file__).with_name("figures.mplstyle")
 @contextmanager
 def style(labels: Sequence[str] = ()) -> Iterator[None]:
     """Apply the package's Matplotlib style inside the block, with fonts that have every character of the labels."""
-    with mpl.rc_context({"font.family": families("".join(labels))}, _STYLE):
-        yield
+    interactive = mpl.rcParams["interactive"]
+    try:
+        with mpl.rc_context({"font.family": families("".join(labels))}, _STYLE):
+            try:
+                yield
+            finally:
+                interactive = mpl.rcParams["interactive"]
+    finally:  # no matter of style: a notebook sets it as it draws its first figure, maybe in this block
+        mpl.rcParams["interactive"] = interactive
 
 
 class Style(NamedTuple):

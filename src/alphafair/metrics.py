@@ -325,8 +325,6 @@ def pull_lapse(arms: ArrayLike, shares: ArrayLike) -> float:
     """
     v = _per_arm("shares", shares, high=1.0)
     played = validate.indices("arms", arms, len(v))
-    if len(played) == 0:
-        raise InvalidArgument("arms", "at least one round", arms, ROUNDS_REPAIR)
     lapse, rounds = -math.inf, np.arange(1.0, len(played) + 1.0)
     for arm, share in enumerate(v):
         lapse = max(lapse, float((np.floor(share * rounds + ROUNDING) - np.cumsum(played == arm)).max()))
@@ -362,7 +360,7 @@ def longest_wait(arms: ArrayLike, n_arms: int) -> int:
 
 
 def merit_distance(probabilities: ArrayLike, merits: ArrayLike) -> float:
-    """mean over t of (1/2) sum_i |p_ti - f_ti/sum_k f_tk|: how far exposure is from being in proportion to merit.
+    """mean over t of (1/2) sum_i abs(p_ti - f_ti/sum_k f_tk): how far exposure is from being in proportion to merit.
 
     `merits` are f > 0 of every arm: in every round, (n_rounds, n_arms), or the same in all, (n_arms).
 

@@ -18,6 +18,7 @@ from alphafair import AlphaFair, Decision, Hedge, State, checks, figures
 from alphafair.algorithms.alpha_fair import learn_slate
 from alphafair.algorithms.hedge import learn as learn_hedge
 from alphafair.cli import app
+from alphafair.extend import Accounts, Feedback, PlainPolicy
 from alphafair.jit import kernel
 from alphafair.values import Traits
 from tests import ROOT
@@ -447,6 +448,31 @@ def test_a_broken_policy_fails_the_right_check(kind: type) -> None:
 def test_every_promise_of_a_check_is_kept_apart(kind: type, check: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         checks.CHECKS[check](checks.Subject(kind, {}))
+
+
+class ForgetsAlpha(PlainPolicy):
+    """Fair to the totals of arms, with alpha in its settings and not among its attributes."""
+
+    name = "forgets-alpha"
+    feedback = Feedback.BANDIT
+    account = Accounts("arms")
+
+    def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, seed: int | None = None) -> None:
+        super().__init__(n_contexts, n_arms, settings={"alpha": alpha}, seed=seed)
+
+    def distribution(self, context: int) -> np.ndarray:
+        weights = self.account ** -self.settings["alpha"]
+        return weights / weights.sum()
+
+    def learn(self, context: int, arm: int, propensity: float, reward: float) -> None:
+        self.account[arm] += reward
+
+
+def test_a_policy_without_its_attribute_alpha_is_told_so() -> None:
+    with pytest.raises(AssertionError, match=r"pulled in .*: set self\.alpha before super\(\)\.__init__"):
+        checks.CHECKS["leans_toward_reward"](checks.Subject(ForgetsAlpha, {"alpha": 2.0}))
+    with pytest.raises(AssertionError, match=r"one of 4 arms$"):
+        checks.CHECKS["leans_toward_reward"](checks.Subject(ForgetsAlpha, {"alpha": 0.99}))
 
 
 def test_every_check_is_documented() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,22 @@ def test_settings_of_others_are_left_alone() -> None:
         figures.overview([trace("hedge")], ALPHA)
     assert settings() == before
     assert settings() == settings(mpl.rcParamsDefault), "a style was set at import"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_style_leaves_interactive_as_the_block_leaves_it(fails: bool) -> None:
+    """A notebook sets it as it draws its first figure, and shows figures only while it is set."""
+    assert mpl.rcParams["interactive"] is False
+    with mpl.rc_context():
+        with suppress(ArithmeticError), figures.style():
+            mpl.interactive(True)
+            if fails:
+                raise ArithmeticError
+        assert mpl.rcParams["interactive"] is True
+        assert mpl.rcParams["axes.facecolor"] == mpl.rcParamsDefault["axes.facecolor"]
+        with figures.style():
+            mpl.interactive(False)
+        assert mpl.rcParams["interactive"] is False
 
 
 def test_no_pyplot_and_no_display(tmp_path: Path) -> None:

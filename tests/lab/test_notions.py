@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from alphafair import simulate
+from alphafair import figures, simulate
 from alphafair.cli import app
 from alphafair.lab import notions
 from alphafair.lab.fairness import MEASURES, Fairness, fairness_of
@@ -23,8 +24,11 @@ SHORT = Generated("stationary", (("n_rounds", 300), ("n_contexts", 2), ("n_arms"
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    return smoke_run("notions", tmp_path_factory)
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """With pictures in one format only, also while it is in use; test_report.py checks all three."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "SUFFIXES", (".svg",))
+        yield smoke_run("notions", tmp_path_factory)
 
 
 def test_there_are_35_policies_in_4_worlds_with_3_seeds() -> None:
@@ -88,14 +92,19 @@ def test_the_smoke_version(smoke: tuple[Path, str]) -> None:
     assert "alphafair notions --smoke" in page
 
 
+def files(folder: Path) -> list[Path]:
+    """The tables, the figures and the page."""
+    return [*(folder / "runs").rglob("*.parquet"), *(folder / "figures").iterdir(), folder / "index.html"]
+
+
 def test_a_second_run_reads_everything_back(smoke: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = smoke
-    before = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.parquet")}
+    before = {path: path.stat().st_mtime_ns for path in files(folder)}
     words = ["notions", "--smoke", "--json", "--output", str(folder), "--workers", "1"]
     answer = CliRunner().invoke(app, words)
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout) == json.loads((folder / "results.json").read_text())
-    assert {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.parquet")} == before
+    assert {path: path.stat().st_mtime_ns for path in files(folder)} == before
 
 
 def test_bad_seeds_are_refused() -> None:

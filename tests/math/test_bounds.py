@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from alphafair.math.distributions import play_largest
-from alphafair.math.kl_bound import kl, kl_ceiling, kl_upper
+from alphafair.math.kl_bound import kl, kl_ceiling, kl_entropy, kl_upper
 from alphafair.math.merit import merits, optimistic_merit
+from alphafair.notions import guaranteed_revenue
+from alphafair.notions._counts import C
 from tests import naive_notions
 
 
@@ -26,6 +28,29 @@ def test_kl_bounds_solve_their_equation() -> None:
     assert kl_upper(0.3, math.inf) == 1.0
     assert kl(0.3, 1.0) == math.inf
     assert kl(1.0, 1.0) == kl(0.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("nearby", [1e-6, 0.01, 0.3, 1.0, 5.0, 36.0])
+def test_the_arms_with_the_largest_bound_are_found_from_any_start(nearby: float) -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(60):
+        n = int(rng.integers(1, 8))
+        counts = rng.integers(0, 4, n) if rng.random() < 0.2 else np.ceil(10.0 ** rng.uniform(0, 5, n))
+        means = rng.random(n) ** rng.choice([1.0, 8.0])
+        means[rng.random(n) < 0.2] = rng.choice([0.0, 1.0, 0.5])
+        rates = rng.random(n) * rng.choice([0.0, 0.1, 1.0])
+        rows, visits = np.zeros((guaranteed_revenue.C.size, n)), float(counts.sum() + 1)
+        rows[C.counts], rows[C.sums] = counts, means * counts
+        rows[guaranteed_revenue.C.entropy] = [k * kl_entropy(m) for k, m in zip(counts, means, strict=True)]
+        ceiling, found = np.empty((2, n))
+        guaranteed_revenue.newton_steps(rows, visits, nearby, ceiling)
+        guaranteed_revenue.largest_bound(rows, visits, rates, ceiling, found)
+        level = 2.0 * math.log(visits)
+        each = [naive_notions.kl_upper(m, level / k) if k else 1.0 for m, k in zip(means, counts, strict=True)]
+        expected = np.maximum(rates, each)
+        assert (-np.log1p(-np.minimum(each, 1.0 - 1e-15)) <= ceiling * (1.0 + 1e-9) + 1e-9).all()
+        np.testing.assert_allclose(np.where(found >= 0.0, found, expected), expected, rtol=1e-12)
+        assert (found[expected >= expected.max() * (1.0 - 1e-11)] >= 0.0).all()
 
 
 def test_optimistic_merit_is_the_best_corner_of_the_box_and_no_point_inside_is_better() -> None:

@@ -14,8 +14,9 @@ from alphafair import Engine, streams
 from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.lab.plan import KINDS, Contender
-from alphafair.notions import NOTIONS
+from alphafair.notions import NOTIONS, FairLearn
 from alphafair.precompile import every_kernel, kernels_of, parse
+from tests.serving import ARMS, running
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,21 @@ def test_the_engine_plays_and_replays_them_once_they_are_registered(
     with Engine.open(tmp_path / "ledger.db") as engine:
         assert engine.verify() == n_events
         assert set(engine.experiments()) == set(settings)
+
+
+@pytest.mark.compiled
+def test_the_service_plays_one_that_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"name": "home", "policy": "fair-learn", "arms": ARMS, "settings": {"shares": 0.3}}
+    monkeypatch.setitem(POLICIES, "fair-learn", FairLearn)
+    with running(tmp_path / "shop.db") as service:
+        created = service.post("", body)
+        assert created.status_code == 201, created.text
+        for visitor in range(10):
+            decision = service.post("/home/decisions", {"context": f"visitor {visitor % 2}"}).json()
+            paid = {"id": decision["id"], "reward": 1.0 if decision["arm"] == ARMS[0] else 0.0}
+            assert service.post("/home/rewards", paid).json() == {"outcome": "applied"}
+        found = service.http.get("/v1/experiments/home").json()
+        assert (found["policy"], found["rewards"]) == ("fair-learn", 10)
+        assert min(found["pulls"].values()) == 3  # floor(0.3 10)
+        monkeypatch.delitem(POLICIES, "fair-learn")
+        assert service.post("", {**body, "name": "other"}).status_code == 422

@@ -95,13 +95,16 @@ def test_alpha_and_periods_are_those_of_the_policy_inside() -> None:
     assert policy.stepper.bytes_per_context > policy.policy.stepper.bytes_per_context
 
 
-def test_contexts_that_the_policy_inside_weighs() -> None:
+def test_contexts_that_the_policy_inside_weighs(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = Promised(FairCB(2, 3, horizon=50, context_weights=[0.4, 0.6]), rates=0.1)
     policy.grow(3)
     play(policy, 20)
     restored = Promised(FairCB(2, 3, horizon=50, context_weights=[0.4, 0.6]), rates=0.1)
     restored.restore(policy.snapshot())
     np.testing.assert_array_equal(restored.probabilities(2), policy.probabilities(2))
+    monkeypatch.setitem(POLICIES, "promised", Promised)
+    loaded = load_policy(policy.snapshot())
+    np.testing.assert_array_equal(loaded.probabilities(2), policy.probabilities(2))
 
 
 def test_an_unknown_policy_inside_has_no_name_to_come_back_by() -> None:

@@ -61,6 +61,20 @@ def test_a_file_brings_the_policy_back(tmp_path: Path) -> None:
         State.from_bytes(path.read_bytes()[:-30])
 
 
+@pytest.mark.parametrize(
+    "groups", [Groups(["a", "b", "b"]), Groups(entitlements=[1, 2, 4]), Groups(["a", "b", "b"], pull_floor={"b": 0.2})]
+)
+def test_groups_without_a_live_arm_have_their_initial_account_again(groups: Groups) -> None:
+    policy = AlphaFair(2, 3, alpha=0.5, groups=groups)
+    policy.update(policy.choose(0), [1.0, 0.2, 0.6])
+    policy.retire(0)
+    fresh = policy.fresh()
+    assert (fresh.accounts == 1.0).all()
+    assert not np.any(fresh.cumulative_rewards)
+    policy.restore(fresh.snapshot())
+    assert (policy.accounts == 1.0).all()
+
+
 def packed(change: Callable[[zipfile.ZipFile, dict[str, bytes]], None]) -> bytes:
     """A snapshot whose archive was written anew by `change`."""
     with zipfile.ZipFile(io.BytesIO(learned().snapshot().to_bytes())) as archive:

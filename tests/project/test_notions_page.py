@@ -78,6 +78,13 @@ def test_merit_is_something_else() -> None:
     assert mean("stationary", "FairX, width .3", "merit") < 0.5 * mean("stationary", "uniform", "merit")
 
 
+@pytest.mark.parametrize("world", WORLD)
+def test_how_much_rewards_vary_over_the_seeds(world: str) -> None:
+    rewards = [row.measures["reward"] for row in WORLD[world].rows]
+    most = max((max(each) - min(each)) * len(each) / sum(each) for each in rewards)
+    assert most < (0.25 if world == "clicks" else 0.1)
+
+
 def test_visitors_pay_for_fairness_to_arms() -> None:
     served = [mean("ratings", f"adaptive {alpha}", "least_context") for alpha in ("0", ".5", "2")]
     assert served == sorted(served, reverse=True)

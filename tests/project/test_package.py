@@ -157,7 +157,7 @@ def test_make_clean_leaves_nothing_that_commands_and_tools_make(tmp_path: Path) 
     (tmp_path / "shop.db").touch()
     subprocess.run(["make", "-s", "-C", str(tmp_path), "clean"], check=True)
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
-    assert left == ["Makefile", "shop.db", "src", "src/alphafair"]
+    assert left == ["Makefile", "docs", "docs/reference", "shop.db", "src", "src/alphafair"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("[a-z]*.py")), ids=lambda path: path.stem)

@@ -14,8 +14,21 @@ from tests.seeded_faults import FAULTS
 
 ROOMS = {
     *("math", "algorithms", "policy", "offline", "metrics", "evaluation", "values", "groups", "validate", "formatting"),
-    *("tables", "streams", "data", "preprocessing", "run", "lab", "checks", "cli", "engine", "service", "service/page"),
-    seeded.CLIENT,
+    *(
+        "tables",
+        "streams",
+        "data",
+        "preprocessing",
+        "run",
+        "lab",
+        "checks",
+        "cli",
+        "engine",
+        "service",
+        "service/page",
+        "notions",
+    ),
+    *("notions", seeded.CLIENT),
 }
 
 

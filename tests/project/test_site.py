@@ -15,7 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ import alphafair
 from alphafair.service.http import errors as http_errors
 from tests import ROOT
 from tests.browsers import chromium, faults, watched
-from tools.site import errors, generated, names, outside
+from tools.site import errors, gallery, generated, names, outside
 
 BUILD = ROOT / "docs" / "_build"
 SITE = BUILD / "html"
@@ -87,6 +87,27 @@ def test_the_comment_of_a_field_is_its_description() -> None:
     assert names.of_field("alphafair.metrics.Metric", "nothing") == ""
     assert names.of_field("alphafair.evaluation.RegretStatement", "at_most").startswith("optimum_at_most - ")
     assert names.of_field("alphafair.nothing", "unit") == ""
+
+
+def test_a_colon_in_the_first_line_of_a_property_ends_no_type() -> None:
+    from sphinx.ext.napoleon import Config, NumpyDocstring
+
+    lines = ["The bounds are uninformative: larger than what any rewards could pay.", "", "Two: paragraphs."]
+    app: Any = SimpleNamespace(srcdir=ROOT / "docs")
+    names.prepare(app, "property", "alphafair.metrics.Certificates.is_vacuous", None, None, lines)
+    read = NumpyDocstring(lines, Config(), what="property", name="is_vacuous").lines()
+    assert [line.strip() for line in read if line.strip()] == [
+        "The bounds are uninformative: larger than what any rewards could pay.",
+        "Two: paragraphs.",
+    ]
+
+
+def test_the_gallery_starts_with_what_everybody_asks() -> None:
+    scripts = [path.name for path in (ROOT / "docs" / "gallery").glob("plot_*.py")]
+    found = [name.removeprefix("plot_").removesuffix(".py") for name in sorted(scripts, key=gallery.Order("gallery"))]
+    assert found == [*gallery.FIRST]
+    key = gallery.Order("gallery")
+    assert max([*scripts, "plot_another.py"], key=key) == "plot_another.py"
 
 
 def test_every_error_code_is_listed() -> None:

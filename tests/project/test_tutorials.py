@@ -190,6 +190,17 @@ def weight_of_the_poor(found: dict[str, Any]) -> None:
     assert list(drawn.values()) == pytest.approx([1.0, 1e2, 1e4, 1e8])
 
 
+def which_fairness(found: dict[str, Any]) -> None:
+    """Fair policies are above and to the right of promises in every round; promises around alpha = 0 cost little."""
+    points = found["points"]
+    in_every_round = ("alpha 0, floor", "Fair-Learn", "rate UCB", "FairX, width 0.3", "FairCB")
+    for fair in ("alpha 0.5", "alpha 1", "alpha 2"):
+        assert all((points[fair] > points[promised]).all() for promised in in_every_round), fair
+    for promised in ("pulls promised", "rates promised"):
+        assert points[promised][0] > 0.97 * points["alpha 0"][0]
+        assert points["alpha 0"][1] < points[promised][1] < points["alpha 0.5"][1]
+
+
 CLAIMS = (
     what_alpha_does,
     price_of_fairness,
@@ -206,6 +217,7 @@ CLAIMS = (
     steep_alpha,
     features,
     weight_of_the_poor,
+    which_fairness,
 )
 
 

@@ -219,6 +219,8 @@ def prepare(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: 
     no_text = not any(lines) or lines[0].startswith("Alias for field number")
     if what in ("attribute", "property") and no_text:
         lines[:] = [of_field(owner, last)]
+    if what in ("attribute", "property"):
+        lines[0] = f": {lines[0]}"  # else napoleon takes what stands before a colon for the type
     lines[:] = with_formulas("\n".join(with_parameters_closed(lines))).split("\n")
     root = Path(app.srcdir)
 

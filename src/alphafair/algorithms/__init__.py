@@ -1,6 +1,9 @@
 """The policies, one file per algorithm. To add one, write its file and import it here, in the order of tables."""
 # ruff: noqa: I001 - not sorted: this is the order of every table and figure
 
+from collections.abc import Mapping
+from typing import Any
+
 from alphafair.errors import InvalidArgument
 from alphafair import validate
 from alphafair.policy.base import BasePolicy as BasePolicy
@@ -57,7 +60,7 @@ def load_policy(state: State) -> BasePolicy:
     settings, live = dict(state.settings), live_of(state)
     n_contexts, _ = settings.pop("n_contexts", None), settings.pop("n_arms")
     try:
-        first = n_contexts if settings.get("context_weights") is not None else 1
+        first = n_contexts if _weighs_contexts(settings) else 1
         policy: BasePolicy = archive.build(kind, first, live, settings, None)
     except TypeError as problem:
         raise InvalidArgument(
@@ -65,3 +68,9 @@ def load_policy(state: State) -> BasePolicy:
         ) from None
     policy.restore(state)
     return policy
+
+
+def _weighs_contexts(settings: Mapping[str, Any]) -> bool:
+    """Whether the settings of a policy, or of the one inside it, fit one number of contexts only."""
+    inside = settings.get("inside")
+    return settings.get("context_weights") is not None or (isinstance(inside, Mapping) and _weighs_contexts(inside))

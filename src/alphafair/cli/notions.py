@@ -32,7 +32,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print all measures as JSON in place of tables.")] = False,
     show: Show = False,
 ) -> None:
-    """Compare published notions of fairness: how fair every policy is by each of them, and what it costs.
+    """Compare published notions of fairness: how fair every policy is by each, and what it costs.
 
     35 policies play 20,000 rounds of four worlds: stationary rewards, ratings, clicks and changing rewards. Measured
     are reward and welfare, shares of pulls, promised rates, merit, envy, waiting and what visitors get. Results are
@@ -47,10 +47,12 @@ def command(
     with chosen_executor(workers, dask, insecure, processes=True) as executor:
         make = partial(write_notions, smoke=smoke, n_seeds=seeds, executor=executor)
         if json:
+            import shlex
+
             from alphafair.cli._shared import make_folder
             from alphafair.lab.results import as_json
 
-            typer.echo(as_json(make(make_folder(output))), nl=False)
+            typer.echo(as_json(make(make_folder(output), command=shlex.join(words))), nl=False)
         else:
             make_page(make, _print_measures, output, words, show)
 

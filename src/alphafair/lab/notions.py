@@ -183,6 +183,11 @@ WORLDS = Plan(
 )
 
 
+def smoke_plan() -> Plan:
+    """A few policies on few rounds of every world."""
+    return Plan(tuple(each.with_fewer() if isinstance(each, World) else each for each in WORLDS))
+
+
 @dataclass(frozen=True)
 class NotionRow:
     """The measures of one policy in one world, by seed; those that are not defined are left out."""
@@ -248,7 +253,7 @@ def run_notions(
     progress: Progress = no_progress,
 ) -> NotionsResults:
     """Run every policy in every world that has not been run; `executor` and `progress` as in `run_plan`."""
-    plan = Plan(tuple(each.with_fewer() if isinstance(each, World) else each for each in WORLDS)) if smoke else WORLDS
+    plan = smoke_plan() if smoke else WORLDS
     plan = plan if n_seeds is None else plan.with_seeds(n_seeds)
     runs = run_plan(plan, folder, executor=executor, progress=progress)
     return NotionsResults(command, versions(), tuple(map(world_results, runs)))

@@ -3,7 +3,8 @@
     kl(m, q) = m ln(m/q) + (1 - m) ln((1 - m)/(1 - q)) ;   U = the q in [m, 1] with kl(m, q) = level
 
 In y = -ln(1 - q) the equation is convex and almost straight far out, so Newton's method goes down to the root from any
-y above it without a bisection. `kl_ceiling` is such a start, and a cheap bound of U itself: the least that these give,
+y above it without a bisection. A step from any q above m, on either side of U, ends above it. Without a q from before,
+`kl_ceiling` is a start: the least that these give,
 
     kl(m, q) >= 2 (q - m)^2 ;   kl(m, q) >= (q - m)^2/(2 q) ;   kl(m, q) >= (q - m)^2/(2 m (1 - m)) for m >= 1/2
 """
@@ -12,7 +13,8 @@ import math
 
 from alphafair.jit import kernel
 
-PRECISION = 1e-15  # of q
+PRECISION = 1e-16  # of q
+SMALL = 0.01  # a step, relative to y
 MOST_STEPS = 64  # never needed
 
 
@@ -53,18 +55,26 @@ def kl_upper(mean, level):
         return mean
     if mean <= 0.0:
         return -math.expm1(-level)
-    entropy = -kl_entropy(mean)
-    y, ceiling = (level - entropy) / (1.0 - mean), kl_ceiling(mean, level)  # kl + ... >= entropy + (1 - mean) y
+    y, ceiling = (level + kl_entropy(mean)) / (1.0 - mean), kl_ceiling(mean, level)  # kl >= (1 - mean) y - entropy
     if ceiling < 1.0:
         y = min(y, -math.log1p(-ceiling))
-    q = -math.expm1(-y)
+    return kl_root(mean, level, y)
+
+
+@kernel
+def kl_root(mean, level, y):
+    """U of a mean inside (0, 1), from a y above that of U."""
+    entropy, q = kl_entropy(mean), -math.expm1(-y)
     for _ in range(MOST_STEPS):  # pragma: no branch - it converges
-        slope = (1.0 - mean) - mean * (1.0 - q) / q
-        excess = entropy - mean * math.log(q) + (1.0 - mean) * y - level
+        odds = (1.0 - q) / q
+        slope = (1.0 - mean) - mean * odds
+        excess = (1.0 - mean) * y - entropy - mean * math.log(q) - level
         if not (excess > 0.0 and slope > 0.0):
             break
-        y -= excess / slope
-        before, q = q, -math.expm1(-y)
-        if before - q <= PRECISION * q:
+        step = excess / slope
+        left = mean * odds * step * step / (q * slope)  # after a small step, about twice the next one
+        y -= step
+        q = -math.expm1(-y)
+        if step <= SMALL * y and left * (1.0 - q) <= PRECISION * q:
             break
     return min(1.0, max(mean, q))

@@ -7,7 +7,9 @@
     lambda `reward_rate` · N_i `arm_counts`, S_i `arm_sums`, over all contexts · t_j `visits`, n_ji `counts`, S_ji
     `sums`
 
-Only the largest U matters, and `kl_ceiling` rules out most arms without solving for theirs.
+Only the largest U matters. One step of Newton's method from `nearby`, about where it was in the last round of the
+context, bounds all U from above without a logarithm per arm, and rules out most arms; `entropy` is n_ji times that of
+the mean.
 """
 
 import math
@@ -16,65 +18,94 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.jit import kernel
 from alphafair.math.distributions import draw_arm, play_largest
-from alphafair.math.kl_bound import kl_ceiling, kl_entropy, kl_upper
-from alphafair.notions._counts import C as COUNTS
-from alphafair.notions._counts import K, PerArm, PerArmPolicy, add_reward, per_arm
+from alphafair.math.kl_bound import kl_ceiling, kl_entropy, kl_root, kl_upper
+from alphafair.notions import _counts
+from alphafair.notions._counts import PerArm, PerArmPolicy, add_reward, per_arm
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values import Feedback, Traits
 from alphafair.values.arrays import positions
 
 A = positions("reward_rate", "arm_counts", "arm_sums")
-C = positions(COUNTS, "entropy")
+K = positions(_counts.K, "nearby")
+C = positions(_counts.C, "entropy")
 T = positions("promised", "ceiling")
 SLACK = 1e-9  # of comparisons that rule out arms
+LEAST, MOST = 1e-6, 36.0  # of y from which the steps of the next round start, for 0 < q < 1
 
 
 @kernel
 def promise(arms, promised):
-    """Write q to `promised`, and return its sum; for arms without a reward, 1 each, and minus their number."""
+    """Write q to `promised`, or 1 for each arm without a reward, if there are such; return the sum, and whether."""
     unknown, total = 0.0, 0.0
     for i in range(promised.shape[0]):
         unknown += 1.0 if arms[A.arm_counts, i] == 0.0 else 0.0
     for i in range(promised.shape[0]):
-        rate, n = arms[A.reward_rate, i], arms[A.arm_counts, i]
+        n = arms[A.arm_counts, i]
+        owed = arms[A.reward_rate, i] * n
         if unknown > 0.0:
             promised[i] = 1.0 if n == 0.0 else 0.0
         else:
-            promised[i] = rate / max(rate, arms[A.arm_sums, i] / n) if rate > 0.0 else 0.0
+            promised[i] = owed / max(owed, arms[A.arm_sums, i]) if owed > 0.0 else 0.0
         total += promised[i]
     return total, unknown > 0.0
+
+
+@kernel
+def newton_steps(rows, visits, y, found):
+    """Write what one step for U from the same y finds for every arm, in y = -ln(1 - q): never less than U.
+
+    It is infinite for arms without a reward here, and for those with a mean above that y.
+    """
+    q, log_visits = -math.expm1(-y), 2.0 * math.log(max(1.0, visits))
+    log_q, odds = math.log(q), (1.0 - q) / q
+    for i in range(found.shape[0]):
+        hits = rows[C.sums, i]
+        misses = rows[C.counts, i] - hits
+        slope = misses - hits * odds
+        excess = misses * y - rows[C.entropy, i] - hits * log_q - log_visits
+        found[i] = y - excess / slope if slope > 0.0 else math.inf
+
+
+@kernel
+def next_nearby(rows, visits, y, found):
+    """About where the largest U below 1 is, from a y that was near it before."""
+    newton_steps(rows, visits, y, found)
+    most, log_visits = LEAST, 2.0 * math.log(max(1.0, visits))
+    for i in range(found.shape[0]):
+        count = rows[C.counts, i]
+        if found[i] < math.inf:
+            most = max(most, found[i])
+        elif 0.0 < rows[C.sums, i] < count:
+            ceiling = kl_ceiling(rows[C.sums, i] / count, log_visits / count)
+            most = max(most, -math.log1p(-ceiling) if ceiling < 1.0 else MOST)
+    return min(MOST, most)
 
 
 @kernel
 def largest_bound(rows, visits, rate, ceiling, out):
     """Write max(lambda, U) to `out` for arms that may have the largest one, and -1 for the others.
 
-    U is above b where kl(m, b) = entropy - m ln b - (1 - m) ln(1 - b) is below the level: no logarithm per arm.
+    No U is above its `ceiling`, in y.
     """
     n, log_visits, best, first = out.shape[0], 2.0 * math.log(max(1.0, visits)), 0.0, 0
     for i in range(n):
-        count = rows[C.counts, i]
-        ceiling[i], out[i] = 1.0, -1.0
-        if count > 0.0:
-            ceiling[i] = max(rate[i], kl_ceiling(min(1.0, rows[C.sums, i] / count), log_visits / count))
+        out[i] = -1.0
         first = i if ceiling[i] > ceiling[first] else first
         best = max(best, rate[i])
-    log_best, log_rest = math.log(max(1e-300, best)), math.log1p(-best * (1.0 - SLACK))
+    least = -math.log1p(-best * (1.0 - SLACK))
     for k in range(n + 1):  # the highest ceiling first: its bound rules out most of the others
         i = first if k == 0 else k - 1
-        if out[i] < 0.0 and ceiling[i] >= best * (1.0 - SLACK):
+        if out[i] < 0.0 and (ceiling[i] >= least or rate[i] >= best * (1.0 - SLACK)):
             count, bound = rows[C.counts, i], 1.0
             if count > 0.0:
                 mean, level = min(1.0, rows[C.sums, i] / count), log_visits / count
-                relative = rows[C.entropy, i] - mean * log_best - (1.0 - mean) * log_rest
-                inside = mean >= best * (1.0 - SLACK) or relative <= level + SLACK
-                bound = kl_upper(mean, level) if inside else -1.0
-            if bound >= 0.0 or rate[i] >= best * (1.0 - SLACK):
-                out[i] = max(rate[i], bound)
+                warm = 0.0 < mean < 1.0 and 0.0 < ceiling[i] < math.inf
+                bound = kl_root(mean, level, ceiling[i]) if warm else kl_upper(mean, level)
+            out[i] = max(rate[i], bound)
             if out[i] > best:
                 best = out[i]
-                log_best, log_rest = math.log(best), math.log1p(-best * (1.0 - SLACK))
+                least = -math.log1p(-best * (1.0 - SLACK))
 
 
 @kernel
@@ -86,8 +117,9 @@ def draw(memory, context, uniform, out):
         for i in range(n):
             out[i] = promised[i] / total
     else:
-        rows, visits = memory.contexts[context], memory.context_scalars[context, K.visits]
-        largest_bound(rows, visits, memory.arms[A.reward_rate], memory.scratch[T.ceiling], out)
+        rows, own, ceiling = memory.contexts[context], memory.context_scalars[context], memory.scratch[T.ceiling]
+        newton_steps(rows, own[K.visits], own[K.nearby] if own[K.nearby] > 0.0 else 1.0, ceiling)
+        largest_bound(rows, own[K.visits], memory.arms[A.reward_rate], ceiling, out)
         play_largest(out, 1.0)
         for i in range(n):
             out[i] = promised[i] + (1.0 - total) * out[i]
@@ -101,9 +133,11 @@ def learn(memory, context, arm, propensity, reward):
     memory.arms[A.arm_counts, arm] += 1.0
     memory.arms[A.arm_sums, arm] += reward
     add_reward(memory, context, arm, reward)
-    rows = memory.contexts[context]
-    mean = min(1.0, rows[C.sums, arm] / rows[C.counts, arm])
-    rows[C.entropy, arm] = -kl_entropy(mean)
+    rows, own = memory.contexts[context], memory.context_scalars[context]
+    count = rows[C.counts, arm]
+    rows[C.entropy, arm] = count * kl_entropy(min(1.0, rows[C.sums, arm] / count))
+    y = own[K.nearby] if own[K.nearby] > 0.0 else 1.0
+    own[K.nearby] = next_nearby(rows, own[K.visits], y, memory.scratch[T.ceiling])
     return True
 
 

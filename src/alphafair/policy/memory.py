@@ -148,11 +148,14 @@ class LearnedState:
         self.memory = self.blank(n_contexts, settings, n_ever=len(live))
         self._storage = self.memory.context_scalars, self.memory.contexts
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
+        self.retired_accounts[:, ~live] = 1.0
         self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
         self.closed_rewards = self._closed_storage = np.zeros_like(self.entry_accounts)
         self.group_accounts, self.group_entry = np.zeros(0), np.zeros(0)
         if groups is not None and not groups.groups.is_default:
-            self.group_accounts, self.group_entry = np.zeros(groups.groups.n_groups), np.ones(groups.groups.n_groups)
+            self.group_accounts = np.ones(groups.groups.n_groups)
+            self.group_accounts[groups.groups.of_arms[self.live_arms]] = 0.0
+            self.group_entry = np.ones(groups.groups.n_groups)
         self.period, self.first_round = 0, 0
 
     def blank(self, n_contexts: int, settings: Mapping[str, Any], n_ever: int) -> Memory:
