@@ -218,6 +218,7 @@ class Reports:
             position=row.state_version,
             context=row.context,
             available=None if row.available is None else tuple(story.available.tolist()),
+            k=None if row.slate is None else row.slate.asked,
         )
 
 
