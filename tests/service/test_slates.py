@@ -10,7 +10,7 @@ import pytest
 
 from alphafair import AsyncClient, Client, ServiceError
 from alphafair_client.answers import Receipt, SlateReceipt
-from tests.serving import ARMS, Running, error, running
+from tests.serving import ARMS, Running, error, running, wait_for
 from tests.stores import both_stores
 
 pytestmark = both_stores
@@ -97,3 +97,25 @@ def test_descriptions(shop: Running) -> None:
     assert refs == ["Receipt", "SlateReceipt"]
     assert {*refs} <= {*described["components"]["schemas"]}
     assert "SlateReceipt" in shop.http.get("/docs").text
+
+
+def test_the_page_shows_slates(shop: Running) -> None:
+    receipt = shop.engine.decide("home", "page", "seen", k=2)
+    shop.engine.reward("seen", {receipt.arms[1]: 0.5})
+    shown = [
+        {"arm": arm, "propensity": p, "reward": reward}
+        for arm, p, reward in zip(receipt.arms, receipt.propensities, [None, 0.5], strict=True)
+    ]
+    log = shop.http.get("/experiments/home/log.json", params={"context": "page"}).json()["items"]
+    assert [(row["id"], row["slate"], row["state"]) for row in log] == [("seen", shown, "pending")]
+    by_arm = shop.http.get("/experiments/home/log.json", params={"context": "page", "arm": receipt.arms[1]}).json()
+    assert by_arm["items"] == log
+    story = wait_for(
+        lambda: shop.http.get("/experiments/home/decision.json", params={"id": "seen"}).json(),
+        lambda story: story["probabilities_status"] != "computing",
+    )
+    assert (story["probabilities_status"], story["row"]["slate"]) == ("recomputed", shown)
+    found = {each["arm"]: each for each in story["arms"]}
+    assert {arm for arm, each in found.items() if each["drawn"]} == {*receipt.arms}
+    assert [found[arm]["probability"] for arm in receipt.arms] == [*receipt.propensities]
+    assert [found[arm]["reward"] for arm in receipt.arms] == [None, 0.5]
