@@ -160,14 +160,14 @@ TABLES: Final[dict[Any, str]] = {
 }
 EVENTS: Final = tuple(kind for kind in TABLES if "event" in kind._fields)  # rows that have a position
 EVENT_TABLES: Final = tuple(TABLES[kind] for kind in EVENTS)
+SPARSE: Final[dict[Any, str]] = {  # columns with a float64 per slot of a slate, NaN where there is none
+    SlateSettled: "rewards",
+    Late: "rewards",
+}
 FLOATS: Final[dict[type, tuple[str, str]]] = {  # the column with one number, and the one with a float64 per arm
     Decided: ("propensity", "probabilities"),
     Settled: ("reward", "rewards"),
     Late: ("reward", "rewards"),
-}
-SPARSE: Final[dict[Any, str]] = {  # columns with a float64 per slot of a slate, NaN where there is none
-    SlateSettled: "rewards",
-    Late: "rewards",
 }
 
 
