@@ -243,6 +243,18 @@ def test_copies_backups_and_erasures_keep_slates(shop: Shop, tmp_path: Path) -> 
         assert engine.decide("home", "v0", "id-3", k=1) == shop.engine.decide("home", "v0", "id-3", k=1)
 
 
+def test_another_process_follows_slates(shop: Shop) -> None:
+    receipt = shop.engine.decide("home", "v", k=3)
+    with Engine(open_store(shop.path, read_only=True), clock=lambda: shop.now) as other:
+        assert other.experiment("home") == shop.engine.experiment("home")
+        for arm in receipt.arms:
+            shop.engine.reward(receipt.id, {arm: 0.5})
+            assert other.experiment("home") == shop.engine.experiment("home")
+        played(shop, 20)
+        assert other.experiment("home") == shop.engine.experiment("home")
+        assert other.verify() == shop.engine.position
+
+
 def test_many_at_once(shop: Shop) -> None:
     found = shop.engine.decide_many("home", ["a", "b", "a"], k=[2, None, 3])
     assert [len(getattr(each, "arms", "1")) for each in found] == [2, 1, 3]
