@@ -77,13 +77,13 @@ def numpy_loop(log: Log, policy: Any, estimator: str) -> float:
     counts = np.bincount(cells, minlength=policy.size)
     means = np.bincount(cells, log.rewards, minlength=policy.size) / np.maximum(counts, 1)
     own = weights * (log.rewards - means[cells]) if estimator == "dr" else weights * log.rewards
-    modelled = policy * means.reshape(policy.shape)
+    modeled = policy * means.reshape(policy.shape)
 
     def replicate() -> Any:
         drawn = rng.integers(0, log.n_rounds, log.n_rounds)
         earned = 1.0 + np.bincount(log.arms[drawn], own[drawn], minlength=N_ARMS)
         if estimator == "dr":
-            earned += np.bincount(log.contexts[drawn], minlength=N_CONTEXTS) @ modelled
+            earned += np.bincount(log.contexts[drawn], minlength=N_CONTEXTS) @ modeled
         return earned
 
     return seconds(lambda: [replicate() for _ in range(THEIRS)])
@@ -221,7 +221,7 @@ def drawn_log(rng: Any, setting: Setting) -> Log:
 
 def accuracy(n_logs: int = N_LOGS, only: str = "") -> None:
     """A table in markdown: for every setting, estimator and verdict that at least a thirtieth of the logs got, the bias
-    and root mean squared error, in per cent of the truth, and how often each 95% interval covers. "clipped" and
+    and root mean squared error, in percent of the truth, and how often each 95% interval covers. "clipped" and
     "switch" are of the logs in which a weight is cut: in others they are "ips" and "dr"."""
     log_rows.MOST_CLUSTERS = 400  # random clusters have the spread of rows, and are faster
     heads = ["setting", "estimator", "verdict", *(f"{m}: bias, error" for m in ("Σφ", "average reward")), *METRICS]

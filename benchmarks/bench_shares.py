@@ -27,11 +27,11 @@ def rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         path = Path(folder) / "bench.db"
         tokens = {role: keys.create(path, role, role) for role in ("write", "log", "metrics")}
-        neighbour = keys.create(path, "write", "neighbour")
+        neighbor = keys.create(path, "write", "neighbor")
         fill(path)
         port = stack.enter_context(running("-m", "alphafair", "serve", "--db", str(path), "--port"))
         until_ready(port)
-        decisions = ["decide_and_reward", "--key", neighbour, "--connections", "1", "--experiment", "neighbour"]
+        decisions = ["decide_and_reward", "--key", neighbor, "--connections", "1", "--experiment", "neighbor"]
         flood = ["batches", "--batch", "1000", "--key", tokens["write"], "--connections", "40"]
         load(port, *decisions)
         yield compared(
@@ -54,7 +54,7 @@ def rows() -> Iterator[Row]:
 
 def fill(path: Path) -> None:
     with Engine.open(path) as engine:
-        for name in ("bench", "neighbour"):
+        for name in ("bench", "neighbor"):
             engine.create(name, arms=[f"arm-{k}" for k in range(N_ARMS)], alpha=ALPHA)
         for first in range(0, PENDING, 1000):
             engine.submit([Decide("bench", f"c{k % 100}", f"pending-{first + k}") for k in range(1000)])

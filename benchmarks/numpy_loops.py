@@ -1,4 +1,4 @@
-"""The same algorithms as a careful NumPy user would write them: one round a turn of the loop, arms vectorised.
+"""The same algorithms as a careful NumPy user would write them: one round a turn of the loop, arms vectorized.
 
 Every loop takes the round's uniform from the same array as `alphafair.simulate`, so both must end with the same pulls.
 """
@@ -84,7 +84,7 @@ def alpha_fair_bandit(stream: Stream, uniforms: Vector, alpha: float) -> Outcome
         estimate = -(float(earned[arm]) ** -alpha) * reward / float(played[arm])
         earned[arm] += reward
 
-        move = eta[k] * estimate  # M(eta): the maximiser is 1/(lambda + 1/p + eta lt)
+        move = eta[k] * estimate  # M(eta): the maximizer is 1/(lambda + 1/p + eta lt)
         v = 1.0 / p
         v[arm] += move
         smallest = v.min()

@@ -81,9 +81,9 @@ def vowpal_wabbit_adf(rounds: Rounds) -> float:
         shared = f"shared |C c{context}"
         probabilities = model.predict([shared, *actions])
         arm = rng.choices(ARMS, probabilities)[0]
-        labelled = actions.copy()
-        labelled[arm] = f"0:{1 - rewards[arm]}:{probabilities[arm]} {actions[arm]}"
-        model.learn([shared, *labelled])
+        labeled = actions.copy()
+        labeled[arm] = f"0:{1 - rewards[arm]}:{probabilities[arm]} {actions[arm]}"
+        model.learn([shared, *labeled])
     taken = time.perf_counter() - start
     model.finish()
     return taken

@@ -355,7 +355,7 @@ def softmax(scores: Matrix) -> Matrix:
 
 
 def floor_dual(scores: Matrix, weights: Vector, floor: float, start: Vector) -> Vector:
-    """Maximise nu sum d - sum_j ln sum_i exp(s^j_i + q_j d_i) over d >= 0.
+    """Maximize nu sum d - sum_j ln sum_i exp(s^j_i + q_j d_i) over d >= 0.
 
     Newton steps on the arms not held at zero, damped until the value rises; once it is too flat
     for doubles to tell, until the optimality residual |d - max(d + gradient, 0)| falls.
@@ -387,7 +387,7 @@ def floor_dual(scores: Matrix, weights: Vector, floor: float, start: Vector) -> 
 
 
 def pull_floor_step(losses: Matrix, weights: Vector, floor: float, rate: float) -> tuple[Matrix, Vector]:
-    """Minimise sum_j <p^j, L^j> + (1/eta) sum p ln p subject to sum_j q_j p^j_i >= nu.
+    """Minimize sum_j <p^j, L^j> + (1/eta) sum p ln p subject to sum_j q_j p^j_i >= nu.
 
     Dual c = d / eta >= 0 and p^j = softmax(q_j d - eta L^j), found for scores shrunk to at most
     one and followed as they double, because saturated softmaxes leave Newton nothing to see.
@@ -401,7 +401,7 @@ def pull_floor_step(losses: Matrix, weights: Vector, floor: float, rate: float) 
 
 
 class FairCB(Policy):
-    """The regularised leader on losses 1 - r with every arm's marginal at least nu.
+    """The regularized leader on losses 1 - r with every arm's marginal at least nu.
 
     With known weights q one run of `pull_floor_step`; otherwise epochs of 1, 2, 4, .. updates, each
     from zero losses with the frequencies q and the slack 4 sqrt(s) + 2 s, s = M ln(TM) / seen.
@@ -515,7 +515,7 @@ def linear_problem(
 
 
 def offline_optimum(totals: Matrix, alpha: float) -> tuple[Matrix, float, float]:
-    """Maximise sum_i phi(R_i), R_i = 1 + sum_j x_ji W_ji, rows of x on the simplex: x, value, gap.
+    """Maximize sum_i phi(R_i), R_i = 1 + sum_j x_ji W_ji, rows of x on the simplex: x, value, gap.
 
     OPT - value <= gap = sum_j (max_i W_ji w_i - sum_i x_ji W_ji w_i), w = phi'(R). Newton, densely,
     on sum phi(R) + tau sum ln x in u = dx / x, damped by 1 / (1 + decrement); tau shrinks whenever

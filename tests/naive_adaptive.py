@@ -227,13 +227,13 @@ class AlphaFairAdaptive(Policy):
         played = (1 - gamma) * b + gamma / n
         return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
 
-    def favourite(self, context: int) -> Vector:
+    def favorite(self, context: int) -> Vector:
         best = best_of(self.slopes() * self.index.predict(context))
         return best / best.sum()
 
     def probabilities(self, context: int) -> Vector:
         if self.feedback == "full":
-            return (1 - self.share) * self.favourite(context) + self.share * self.distributions[context]
+            return (1 - self.share) * self.favorite(context) + self.share * self.distributions[context]
         now = self.parts(context)
         return np.asarray((1 - now["q"]) * now["a"] + now["q"] * now["played"])
 
@@ -264,7 +264,7 @@ class AlphaFairAdaptive(Policy):
         self.index.learn(context, [arm], np.array([reward]))
 
     def learn_full(self, context: int, p: Vector, rewards: Vector) -> None:
-        g, x, a = self.slopes() * rewards, self.distributions[context], self.favourite(context)
+        g, x, a = self.slopes() * rewards, self.distributions[context], self.favorite(context)
         d = (x - a) @ g
         if abs(d) > 1e-12 * ((x + a) @ g):
             self.spread += d**2

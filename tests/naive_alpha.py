@@ -293,7 +293,7 @@ def optimum(problem: Problem, alpha: float, tolerance: float = 1e-10) -> Optimum
     merged, base = problem.reduced()
     s, (m, n) = problem.s, merged.shape
     if alpha == math.inf:
-        # maximise t: base + sum_j V' x >= s t, rows of x sum to 1
+        # maximize t: base + sum_j V' x >= s t, rows of x sum to 1
         to_sums = np.hstack([np.diag(row) for row in merged])
         answer = linprog(
             np.append(np.zeros(m * n), -1.0),
@@ -672,7 +672,7 @@ class AdaptiveFull(AlphaFair):
         if isinstance(self.mixer, ClippedShare):
             self.mixer.share = kept
 
-    def favourite(self, context: int) -> Vector:
+    def favorite(self, context: int) -> Vector:
         books = self.books
         v = relative_slopes(books.levels(), self.alpha) * self.index.predict(context)
         a = best_of(v) / best_of(v).sum()
@@ -685,12 +685,12 @@ class AdaptiveFull(AlphaFair):
 
     def own_distribution(self, context: int) -> Vector:
         assert self.mixer is not None
-        return (1 - self.mixer.share) * self.favourite(context) + self.mixer.share * self.x[context]
+        return (1 - self.mixer.share) * self.favorite(context) + self.mixer.share * self.x[context]
 
     def teach(self, context: int, rewards: Vector) -> None:
         assert self.mixer is not None
         p, u = self.scales()
-        g, x, a = self.books.at_stake * p * rewards, self.x[context], self.favourite(context)
+        g, x, a = self.books.at_stake * p * rewards, self.x[context], self.favorite(context)
         d = float((x - a) @ g)
         if abs(d) > 1e-12 * float((x + a) @ g):
             before = self.mixer.bound()

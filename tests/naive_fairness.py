@@ -47,7 +47,7 @@ def merit_distance(p: Any, f: Any) -> float:
     return math.fsum(rounds) / len(rounds)
 
 
-def favouring(p: Any, mu: Any) -> float:
+def favoring(p: Any, mu: Any) -> float:
     total = 0.0
     for probabilities, means in zip(p, mu, strict=True):
         n = len(means)
@@ -100,7 +100,7 @@ def fairness(stream: Any, arms: list[int], p: Any, phases: list[int]) -> dict[st
         "least_context": min(served) if served else None,
         "least_probability": n * min(min(row) for row in p),
         "merit": merit_distance(p, [[math.exp(4 * m) for m in row] for row in mu]),
-        "favoured": favouring(p, mu),
+        "favored": favoring(p, mu),
         "outside_bounds": outside / t_max,
         "nash_rounds": math.exp(sum(nash) / t_max),
     }

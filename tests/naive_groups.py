@@ -223,7 +223,7 @@ class Adaptive(AlphaFairAdaptive):
         played = terms.lifted(played) if terms.floors else played
         return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
 
-    def favourite(self, context: int) -> Vector:
+    def favorite(self, context: int) -> Vector:
         v = self.slopes() * self.index.predict(context)
         a = best_of(v) / best_of(v).sum()
         if self.terms.floors:
@@ -262,7 +262,7 @@ class Adaptive(AlphaFairAdaptive):
 
     def learn_all(self, context: int, used: Vector, rewards: Vector) -> None:
         terms, live = self.terms, self.terms.live
-        g, x, a = self.slopes() * (self.at_stake * rewards[live]), self.distributions[context], self.favourite(context)
+        g, x, a = self.slopes() * (self.at_stake * rewards[live]), self.distributions[context], self.favorite(context)
         d = (x - a) @ g
         if abs(d) > 1e-12 * ((x + a) @ g):
             self.spread += d**2

@@ -3,7 +3,7 @@
     python tools/make_movielens_small.py FOLDER
 
 Kept: every row of ratings.csv in its order (user, movie, rating, timestamp), the ids and genres of movies.csv, and
-README.txt as it is, because it holds the licence. Left out: titles, tags.csv and links.csv.
+README.txt as it is, because it holds the license. Left out: titles, tags.csv and links.csv.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_GENRES = "(no genres listed)"
 
 
 def make(folder: Path, target: Path = TARGET) -> Path:
-    """Write ml-latest-small.npz and the licence beside it."""
+    """Write ml-latest-small.npz and the license beside it."""
     ratings = pl.read_csv(folder / "ratings.csv")
     movies = pl.read_csv(folder / "movies.csv").sort("movieId")
     listed = [set(text.split("|")) - {NO_GENRES} for text in movies["genres"]]

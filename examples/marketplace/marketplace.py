@@ -74,7 +74,7 @@ def play(stream: Stream, alpha: float, groups: Groups | None = None) -> Trace:
 
 
 def who_gets_what(runs: dict[str, Trace], groups: ArmGroups) -> Figure:
-    """Shares of all reward, seller by seller, from the largest catalogue to the smallest."""
+    """Shares of all reward, seller by seller, from the largest catalog to the smallest."""
     sizes = np.bincount(groups.of_arms)
     order = np.argsort(sizes, kind="stable")
     figure = Figure(figsize=(9, 6.4), layout="constrained")

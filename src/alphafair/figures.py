@@ -1,7 +1,7 @@
 """Figures: each function takes results and returns a Matplotlib Figure, without pyplot or global settings.
 
-A policy has the same colour and marker in every figure. Its line is solid under full information and dashed under
-bandit feedback. Lines are labelled at their ends, so there is no legend.
+A policy has the same color and marker in every figure. Its line is solid under full information and dashed under
+bandit feedback. Lines are labeled at their ends, so there is no legend.
 """
 
 import math
@@ -62,32 +62,32 @@ def style(labels: Sequence[str] = ()) -> Iterator[None]:
 
 
 class Style(NamedTuple):
-    """The colour and marker of a policy."""
+    """The color and marker of a policy."""
 
-    colour: str
+    color: str
     marker: str
 
 
 OPTIMUM = Style(INK, "")  # of the best fixed policy in hindsight
-_OTHER_COLOURS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_OTHER_COLORS = ("#000000", "#B8A900", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHER_MARKERS = ("*", "p", "h", "<", ">", "d", "8")
 
 
 def policy_style(policy: str) -> Style:
-    """The colour and marker of a policy: those that its class sets, or else ones derived from a hash of its name.
+    """The color and marker of a policy: those that its class sets, or else ones derived from a hash of its name.
 
     A subclass with another name does not inherit its parent's style.
 
     >>> policy_style("alpha-fair")
-    Style(colour='#0072B2', marker='o')
+    Style(color='#0072B2', marker='o')
     >>> policy_style("my-policy") == policy_style("my-policy")
     True
     """
     for kind in (*POLICIES.values(), *_subclasses(Policy)):
         if vars(kind).get("name") == policy and "traits" in vars(kind) and kind.traits.style:
             return Style(*kind.traits.style)
-    marker, colour = divmod(zlib.crc32(policy.encode()), len(_OTHER_COLOURS))
-    return Style(_OTHER_COLOURS[colour], _OTHER_MARKERS[marker % len(_OTHER_MARKERS)])
+    marker, color = divmod(zlib.crc32(policy.encode()), len(_OTHER_COLORS))
+    return Style(_OTHER_COLORS[color], _OTHER_MARKERS[marker % len(_OTHER_MARKERS)])
 
 
 def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
@@ -267,7 +267,7 @@ def line(
     axes.plot(
         x,
         y,
-        color=style.colour,
+        color=style.color,
         marker=style.marker,
         markevery=(number * len(x) // (markers * among), max(1, len(x) // markers)),
         linestyle=dashes,
@@ -310,11 +310,11 @@ def label_ends(axes: Axes, titles: Sequence[str], styles: Sequence[Style]) -> No
     place = axes.transData + axes.transAxes.inverted()
     points = [place.transform(ends[title]) for title in titles]
     heights = spread([float(y) for _, y in points], gap, low=0.0, high=1.0)
-    for (colour, marker), title, (x, y), height in zip(styles, titles, points, heights, strict=True):
+    for (color, marker), title, (x, y), height in zip(styles, titles, points, heights, strict=True):
         axes.plot(
             [x, x + 0.045, x + 0.065],
             [y, height, height],
-            color=colour,
+            color=color,
             linewidth=1.0,
             marker=marker,
             markevery=[2],
@@ -356,14 +356,14 @@ def _who_got_what(
 
 def _shares(axes: Axes, trace: Trace, shares: Vector, labels: Sequence[str]) -> None:
     """Draw shares in descending order, as stems up or down from an equal share."""
-    colour, marker = policy_style(trace.policy)
+    color, marker = policy_style(trace.policy)
     equal = 100.0 / len(shares)
     order = np.argsort(-shares, kind="stable")
     ranks = evenly(len(shares), MOST_STEMS)
     heights = shares[order][ranks]
-    axes.vlines(ranks, equal, heights, color=colour, linewidth=max(0.6, min(3.0, 60.0 / len(ranks))), alpha=0.45)
+    axes.vlines(ranks, equal, heights, color=color, linewidth=max(0.6, min(3.0, 60.0 / len(ranks))), alpha=0.45)
     size = max(1.5, min(4.5, 90.0 / len(ranks)))
-    axes.plot(ranks, heights, color=colour, marker=marker, markersize=size, linestyle="none", gid=trace.policy)
+    axes.plot(ranks, heights, color=color, marker=marker, markersize=size, linestyle="none", gid=trace.policy)
     axes.axhline(equal, color=INK, linewidth=0.9)
     for rank, side, away in ((0, "left", 7), (len(order) - 1, "right", -7)):
         arm = order[rank]
@@ -404,8 +404,8 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes = figure.subplots()
         height, places = 0.8 / len(shares), np.arange(len(order))
         for k, (alpha, parts) in enumerate(shares.items()):
-            wide, colour = 100.0 * np.asarray(parts)[order], ramp[k]
-            axes.barh(places + (k - (len(shares) - 1) / 2) * height, wide, height, color=colour, label=f"{alpha:g}")
+            wide, color = 100.0 * np.asarray(parts)[order], ramp[k]
+            axes.barh(places + (k - (len(shares) - 1) / 2) * height, wide, height, color=color, label=f"{alpha:g}")
         axes.axvline(100.0 / n_arms, color=INK, linewidth=0.8)
         axes.set_yticks(places, [clipped(str(arm_labels[i]), 28) for i in order])
         axes.invert_yaxis()
@@ -462,21 +462,21 @@ def line_chart(
     """Lines with their confidence bands, in panels over one axis.
 
     `panels` has the lines of each panel by its unit, from top to bottom. `finish` is called with the axes of each
-    panel. Lines are labelled at their ends, unless a panel has only one.
+    panel. Lines are labeled at their ends, unless a panel has only one.
     """
     with page(title, notes, height) as (figure, top):
         step = (top + 0.1 - MARGIN_BOTTOM) / len(panels)
         for row, (unit, lines) in enumerate(reversed(panels.items())):
             labels, bottom = [each.label for each in lines], MARGIN_BOTTOM + step * row
-            labelled = len(lines) > 1
-            axes = add_axes(figure, bottom + step - gap, bottom, labels if labelled else (), left)
+            labeled = len(lines) > 1
+            axes = add_axes(figure, bottom + step - gap, bottom, labels if labeled else (), left)
             draw_lines(axes, lines, markers)
             axes.set_ylabel(unit)
             finish(axes)
             if row > 0:
                 axes.set_xlabel("")
                 axes.tick_params(labelbottom=False)
-            if labelled:
+            if labeled:
                 axes.set_ylim(axes.get_ylim())  # fixes the scale before the ends of the lines are read
                 label_ends(axes, labels, [each.style for each in lines])
     return figure
@@ -489,7 +489,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line], markers: int) -> None:
         x, value, low, high = (np.asarray(side, dtype=np.float64)[keep] for side in (each.x, *each.values))
         if (high > low).any():
             order = 2.0 - number / len(lines)
-            axes.fill_between(x, low, high, color=each.style.colour, alpha=0.22, linewidth=0.0, zorder=order)
+            axes.fill_between(x, low, high, color=each.style.color, alpha=0.22, linewidth=0.0, zorder=order)
         shown = each.style._replace(marker="") if len(x) == 2 else each.style  # a level is marked beside its label
         width, place = 1.2 if each.dashes == GUIDE else 1.8, (number, len(lines))
         line(axes, x, value, shown, each.dashes, each.label, place, markers, linewidth=width)
@@ -499,11 +499,11 @@ def dot(
     axes: Axes, at: float, found: Interval, policy: str, limits: tuple[float, float], size: float, label: str
 ) -> None:
     """Draw an estimate and its interval along the x axis; an arrow at the limit where it lies beyond."""
-    colour, marker = policy_style(policy)
+    color, marker = policy_style(policy)
     value, low, high = found.clip(*limits)
-    axes.plot([low, high], [at, at], color=colour, linewidth=0.7 * size, alpha=0.4, solid_capstyle="butt")
+    axes.plot([low, high], [at, at], color=color, linewidth=0.7 * size, alpha=0.4, solid_capstyle="butt")
     shape = "<" if found.value < limits[0] else ">" if found.value > limits[1] else marker
-    axes.plot([value], [at], color=colour, marker=shape, markersize=size, linestyle="none", gid=label, clip_on=False)
+    axes.plot([value], [at], color=color, marker=shape, markersize=size, linestyle="none", gid=label, clip_on=False)
 
 
 def gap_axis(axes: Axes, ticks: Sequence[float]) -> None:

@@ -88,7 +88,7 @@ class ArmGroups:
     """`Groups` resolved for a number of arms: the group of every arm, the entitlement and floor of every group.
 
     Groups are numbered from 0 in the order of their first arms. `named` is False without labels: every arm is then its
-    own group, labelled by its number. `named`, `entitled` and `floored` (by group) show which arguments were given;
+    own group, labeled by its number. `named`, `entitled` and `floored` (by group) show which arguments were given;
     subsets of the arms keep them.
     """
 
@@ -200,7 +200,7 @@ class ArmGroups:
     def grown(self, n_new: int, groups: Labels | None, entitlements: PerGroup | None) -> ArmGroups:
         """Add `n_new` arms at the end, to existing groups or to new ones with these entitlements.
 
-        Without `groups` every new arm is its own group, labelled by its number.
+        Without `groups` every new arm is its own group, labeled by its number.
         """
         numbers = list(range(self.n_arms, self.n_arms + n_new))
         if groups is None:

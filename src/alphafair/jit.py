@@ -328,7 +328,7 @@ def entry_point(dispatcher: Any) -> Any:
     return version.entry_point
 
 
-def specialise(template: Function, name: str, **steps: Any) -> Any:
+def specialize(template: Function, name: str, **steps: Any) -> Any:
     """Make a long kernel from `template`, with `steps` in place of its global names.
 
     Numba can cache functions that call kernels by global names, but not kernels passed as arguments or captured in a

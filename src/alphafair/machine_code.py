@@ -1,8 +1,8 @@
-"""Numba compilers for kernels: those that only other kernels call are linked into them, and optimised there.
+"""Numba compilers for kernels: those that only other kernels call are linked into them, and optimized there.
 
-Numba optimises and emits every function by itself, and again inside each of its callers. A kernel that Python never
+Numba optimizes and emits every function by itself, and again inside each of its callers. A kernel that Python never
 calls needs neither, and this is most of the time of compiling. So compiling such a kernel stops at LLVM IR; a kernel
-that Python calls is linked with everything it needs, optimised once, and emitted. Imported on first use, with Numba.
+that Python calls is linked with everything it needs, optimized once, and emitted. Imported on first use, with Numba.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -29,7 +29,7 @@ class _InnerCodegen:
 
 
 class InnerLibrary(JITCodeLibrary):
-    """Code to be linked into other code: neither optimised nor emitted."""
+    """Code to be linked into other code: neither optimized nor emitted."""
 
     codegen = _InnerCodegen()
 

@@ -231,7 +231,7 @@ def gap_to_close(
 
     (OPT - UNI) / sum_i R_i^-alpha (R_i - 1), with R of uniform play: the growth of all its rewards that has the value
     of the optimum, to first order. In welfare, which is the default from alpha = 1 on as for `gap_closed`, dW/dR_i
-    stands in place of R_i^-alpha. `has_gap` tests whether it is at least half a per cent.
+    stands in place of R_i^-alpha. `has_gap` tests whether it is at least half a percent.
 
     >>> gap_to_close(12.0, [6.0, 4.0], alpha=0.0)
     0.25
@@ -265,7 +265,7 @@ def has_gap(
     groups: GroupsLike | None = None,
     in_welfare: bool | None = None,
 ) -> bool:
-    """Whether the best fixed policy beats uniform play by at least the value of half a per cent more reward.
+    """Whether the best fixed policy beats uniform play by at least the value of half a percent more reward.
 
     `certified` is the gap of the `offline_optimum`, or `welfare * welfare_gap` in welfare; it is subtracted, and so is
     rounding.
@@ -374,13 +374,13 @@ def merit_distance(probabilities: ArrayLike, merits: ArrayLike) -> float:
     return float(0.5 * np.abs(p - f / f.sum(axis=1, keepdims=True)).sum(axis=1).mean())
 
 
-def favouring(probabilities: ArrayLike, means: ArrayLike) -> float:
-    """mean over t of max (p_ti - p_tk)+ over pairs with mu_ti < mu_tk: how much a worse arm is favoured over a better.
+def favoring(probabilities: ArrayLike, means: ArrayLike) -> float:
+    """mean over t of max (p_ti - p_tk)+ over pairs with mu_ti < mu_tk: how much a worse arm is favored over a better.
 
     `means` are mu of every arm: in every round, (n_rounds, n_arms), or the same in all, (n_arms). Differences of up to
     1e-9 are none.
 
-    >>> favouring([[0.75, 0.25], [0.25, 0.75]], [0.1, 0.2])
+    >>> favoring([[0.75, 0.25], [0.25, 0.75]], [0.1, 0.2])
     0.25
     """
     p = _rows("probabilities", probabilities, low=0.0, high=1.0)

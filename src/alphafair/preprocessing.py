@@ -44,14 +44,14 @@ def rescale_rewards(rewards: ArrayLike, low: float, high: float, *, floor: float
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Context ids for features: the nearest centre, with every feature divided by its scale."""
+    """Context ids for features: the nearest center, with every feature divided by its scale."""
 
-    centres: Matrix  # (n_clusters, n_features), scaled
+    centers: Matrix  # (n_clusters, n_features), scaled
     scale: Vector
 
     @property
     def n_clusters(self) -> int:
-        return len(self.centres)
+        return len(self.centers)
 
     def of(self, features: ArrayLike) -> int | NDArray[np.int32]:
         """Return the context id of one vector, or of every row of a table."""
@@ -62,7 +62,7 @@ class Clusters:
             raise InvalidArgument("features", f"of {len(self.scale)} features", got, repair)
         ids = np.empty(len(rows), dtype=np.int32)
         for start in range(0, len(rows), 4096):  # to save memory
-            block = rows[start : start + 4096, None] / self.scale - self.centres
+            block = rows[start : start + 4096, None] / self.scale - self.centers
             ids[start : start + 4096] = np.square(block).sum(axis=2).argmin(axis=1)
         return int(ids[0]) if single else ids
 

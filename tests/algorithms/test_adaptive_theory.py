@@ -114,7 +114,7 @@ def test_the_linear_problem_leaves_no_slack() -> None:
 # full information
 
 
-def favourite(policy: Any, context: int) -> np.ndarray:
+def favorite(policy: Any, context: int) -> np.ndarray:
     policy.stepper.prepare(policy._memory, context)
     return np.array(policy._memory.scratch[adaptive_full.T.scores])
 
@@ -156,7 +156,7 @@ def test_full_information_is_close_to_both_of_its_parts(
             g = policy.accounts**-alpha * r
             gains[decision.context] += g
             linear += float(g @ decision.probabilities)
-            a, now = favourite(policy, decision.context), learned(policy)
+            a, now = favorite(policy, decision.context), learned(policy)
             x = now["x"][decision.context]
             of_predictor += float(g @ a)
             norms[decision.context] += g @ g

@@ -13,7 +13,7 @@ from alphafair.run import simulate_against
 from alphafair.values import ADVERSARIES, Adversary
 from tests import naive, naive_adversaries
 
-# One context is visited often enough to have three favourites lowered for good; 2 x 60 visits halve several.
+# One context is visited often enough to have three favorites lowered for good; 2 x 60 visits halve several.
 SIZES = {"settled": (3200, 1, 4), "largest": (500, 2, 4), "halving": (900, 2, 3)}
 
 
@@ -35,7 +35,7 @@ def test_adversaries_match_the_oracle(kind: str, full: bool) -> None:
 
 
 def test_the_last_two_arms_are_never_lowered() -> None:
-    """Three favourites are lowered, one every 1,000 visits, of four arms only two."""
+    """Three favorites are lowered, one every 1,000 visits, of four arms only two."""
     _, met = simulate_against(AlphaFair(1, 4), streams.adversary("settled", *SIZES["settled"], seed=3))
     assert [int((row == 0.05).sum()) for row in met.reward_table[[999, 1000, 2000, 3000]]] == [0, 1, 2, 2]
 

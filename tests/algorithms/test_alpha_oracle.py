@@ -69,7 +69,7 @@ def test_welfare_is_the_power_mean() -> None:  # 1, 2, 3
         assert welfare([2, 6, 9], alpha, [1, 2, 3]) == near(value)
 
 
-def test_generalised_logarithm() -> None:  # 4
+def test_generalized_logarithm() -> None:  # 4
     values = {0.5: 12.14213562373095, 1: 3.912023005428146, 1 + 1e-9: 3.912022997776184, 2: 0.98, 5: 0.24999996}
     for alpha, value in values.items():
         assert ln_alpha(50, alpha) == near(value)

@@ -277,12 +277,12 @@ def test_clusters_are_contexts_for_every_policy() -> None:
     ids = clusters.of(stream.features)
     assert np.array_equal(ids, clustered.contexts)
     assert clusters.of(stream.features[7]) == clustered.contexts[7]
-    # rounds of one hidden centre have the same means, and the same cluster
+    # rounds of one hidden center have the same means, and the same cluster
     means = streams.described_means("clusters", n_rounds=3000, n_arms=4, n_features=6, seed=1)
-    _, centre = np.unique(means.round(9), axis=0, return_inverse=True)
-    centre = np.ravel(centre)
+    _, center = np.unique(means.round(9), axis=0, return_inverse=True)
+    center = np.ravel(center)
     together = [
-        np.bincount(clustered.contexts[centre == k]).max() / (centre == k).sum() for k in range(centre.max() + 1)
+        np.bincount(clustered.contexts[center == k]).max() / (center == k).sum() for k in range(center.max() + 1)
     ]
     assert np.mean(together) > 0.85, together
     assert simulate(AlphaFairBandit(12, 4), clustered).final.sum() > 0.0

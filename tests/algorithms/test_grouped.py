@@ -292,7 +292,7 @@ def test_accounts_approach_the_optimum_s(feedback: str, terms: str) -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize("kind", KINDS)
 def test_entitlements_are_ratios_of_accounts(kind: str) -> None:
-    """Three arms alike, entitled to 1, 2 and 4: so are their accounts, to two per cent."""
+    """Three arms alike, entitled to 1, 2 and 4: so are their accounts, to two percent."""
     made, _, options = KINDS[kind]
     n_rounds = 4_000_000 if kind == "bandit" else 60_000
     stream = Stream(np.zeros(n_rounds, np.int32), np.zeros(n_rounds, np.int32), np.full((1, 3), 0.7))

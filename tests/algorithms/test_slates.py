@@ -290,7 +290,7 @@ def test_a_damaged_memory_is_reported() -> None:
 
 
 def test_features_of_the_round() -> None:
-    """Arms that features favour are shown more often; the decision keeps the features."""
+    """Arms that features favor are shown more often; the decision keeps the features."""
     policy, rng = AlphaFairAdaptive(1, 6, alpha=0.0, n_features=2, seed=1), np.random.default_rng(2)
     worth, earned, expected = rng.random((6, 2)), 0.0, 0.0
     for t in range(150):

@@ -467,4 +467,4 @@ def test_checks_are_not_passed_by_leaving_assertions_out() -> None:
     code = "from alphafair import Uniform; from alphafair.checks import run_checks; list(run_checks(Uniform))"
     answer = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
     assert answer.returncode == 1
-    assert "Python must be run with assertions; got 'optimised mode'. Run it without -O" in answer.stderr
+    assert "Python must be run with assertions; got 'optimized mode'. Run it without -O" in answer.stderr

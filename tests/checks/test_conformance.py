@@ -91,7 +91,7 @@ def test_built_in_policies_start_uniform(subject: Subject) -> None:
     assert is_uniform(policy.probabilities(5)) or blind or knows_arms
 
 
-def test_built_in_policies_renormalise_over_available_arms(subject: Subject) -> None:
+def test_built_in_policies_renormalize_over_available_arms(subject: Subject) -> None:
     policy = subject.trained()
     for mask in ([True, False, True, False], [True, True, True, False]):
         free, available = policy.probabilities(0), np.array(mask)

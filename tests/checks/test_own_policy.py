@@ -157,7 +157,7 @@ def test_its_snapshots_are_loaded(kind: type[Any]) -> None:
 
 def test_with_its_line_it_would_be_in_the_reference(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(policies.CLASSES, "ContextualHedge", kind)
-    row = "| `ContextualHedge` | full | Maximise the sum of rewards in every context, seeing all of them. |"
+    row = "| `ContextualHedge` | full | Maximize the sum of rewards in every context, seeing all of them. |"
     assert row in policies.table()
     assert alphafair.ContextualHedge is kind
     monkeypatch.delattr(alphafair, "ContextualHedge")

@@ -198,10 +198,10 @@ def test_a_frontier_names_the_optimum_of_its_bands(log_file: Path, tmp_path: Pat
         assert answer.exit_code == 0, answer.output
         assert f"in brackets the 95% band of the optimum, for {whose}." in " ".join(answer.stdout.split())
         assert whose.replace("'", "&#39;") in (tmp_path / "frontier.html").read_text(encoding="utf-8")
-        assert json.loads((tmp_path / "frontier.json").read_text())["optimum"] == (given or ["", "realised"])[1]
+        assert json.loads((tmp_path / "frontier.json").read_text())["optimum"] == (given or ["", "realized"])[1]
     refused = run("frontier", "no-such-file.csv", "--optimum", "true")
     assert refused.exit_code == 2
-    assert "--optimum must be one of 'realised', 'expected'" in refused.stderr
+    assert "--optimum must be one of 'realized', 'expected'" in refused.stderr
 
 
 def test_doctor_exits_with_1_if_rows_are_wrong(log_file: Path, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_clone_requires_its_own_client_and_a_release_the_same_version(tmp_path
     assert {*requirements_of(tree / "client", tmp_path / "client")} == {*PROJECT["dependencies"]}
 
 
-def test_both_have_one_version_and_one_licence(tmp_path: Path) -> None:
+def test_both_have_one_version_and_one_license(tmp_path: Path) -> None:
     (path,) = SdistBuilder(str(CLIENT)).build(directory=str(tmp_path))
     assert Path(path).name == f"alphafair_client-{alphafair.__version__}.tar.gz"
     assert (CLIENT / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()

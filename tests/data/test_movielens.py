@@ -470,8 +470,8 @@ def test_the_copy_is_all_of_latest_small() -> None:
         assert [int(file[name][0]) for name in ("user", "movie", "half_stars", "timestamp")] == [1, 1, 8, 964982703]
         assert [int(file[name][-1]) for name in ("user", "movie", "timestamp")] == [610, 170875, 1493846415]
     assert FILE.stat().st_size < 700_000
-    licence = (FILE.parent / "README.txt").read_text(encoding="utf-8")
-    assert "may redistribute the data set, including transformations" in licence
+    license = (FILE.parent / "README.txt").read_text(encoding="utf-8")
+    assert "may redistribute the data set, including transformations" in license
     assert "ml-latest-small.npz" in (FILE.parent / "NOTICE.txt").read_text(encoding="utf-8")
 
 

@@ -32,7 +32,7 @@ def test_seeded_streams_repeat_and_differ(name: str) -> None:
 
 
 def test_drifting_streams_change_between_phases() -> None:
-    """Within a phase a context keeps its 40 favourites; the next phase has others."""
+    """Within a phase a context keeps its 40 favorites; the next phase has others."""
     stream = streams.drifting_ratings(20_000, 1, 4, n_phases=2, seed=0)
     first, second = set(stream.items[:10_000].tolist()), set(stream.items[10_000:].tolist())
     assert len(first) <= 40

@@ -278,7 +278,7 @@ def test_a_failure_is_logged_once_with_its_traceback(engine: Engine, caplog: pyt
 
 
 def learned_badly(engine: Engine, first: str = "bad") -> int:
-    """A reward that is written down and cannot be learned from, with neighbours in the same commit; where it began."""
+    """A reward that is written down and cannot be learned from, with neighbors in the same commit; where it began."""
     engine.submit(
         [Decide("home", "v0", first), Decide("home", "v1", f"{first} too"), Decide("good", "g0", f"{first} g")]
     )

@@ -238,7 +238,7 @@ def test_events_of_any_experiments(tables: Tables) -> None:
             copied = questions.copied(store, kind, low, high)
             decisions = {d.event: d.position for d in decided}
             assert copied == [(*row, decisions.get(getattr(row, "decision", 0), 0)) for row in among(kind)]
-        assert questions.labelled_decisions(store, low, high) == [
+        assert questions.labeled_decisions(store, low, high) == [
             (
                 d.position,
                 d.id,

@@ -1,4 +1,4 @@
-"""What is refused changes nothing: not the file, not the memory, not the neighbours in the same commit."""
+"""What is refused changes nothing: not the file, not the memory, not the neighbors in the same commit."""
 
 from __future__ import annotations
 

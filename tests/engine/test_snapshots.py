@@ -68,7 +68,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def engine(tmp_path: Path, writes: Writes) -> Iterator[Engine]:
-    """Two experiments: one with a state of many pieces, and a neighbour with a small one."""
+    """Two experiments: one with a state of many pieces, and a neighbor with a small one."""
     with Engine.open(tmp_path / "shop.db", seed=1) as engine:
         engine.create("large", arms=ARMS, start=AlphaFairBandit(N_CONTEXTS, len(ARMS)).snapshot(), contexts=CONTEXTS)
         engine.create("small", arms=ARMS)
@@ -119,7 +119,7 @@ def test_no_commit_has_more_than_a_piece(engine: Engine, writes: Writes) -> None
 
 
 def test_no_step_copies_or_writes_twice(engine: Engine, writes: Writes) -> None:
-    """One step after each group: the copy, or one piece; so the neighbours' requests go in between."""
+    """One step after each group: the copy, or one piece; so the neighbors' requests go in between."""
     begin(engine)
     sizes = writes.sizes
     for _ in range(200):

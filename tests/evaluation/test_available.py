@@ -375,7 +375,7 @@ def test_the_frontiers_band_holds_the_optimum_of_what_was_available() -> None:
 
 
 def test_a_policy_as_a_table_shows_arms_as_often_as_the_optimum() -> None:
-    """Renormalised in every round by plain Python, the table earns what the optimum does."""
+    """Renormalized in every round by plain Python, the table earns what the optimum does."""
     log, sets, means = three_sets(3, 3000)
     situations = survey(log).situations
     assert situations is not None

@@ -84,9 +84,9 @@ def drawn_world(seed: int, n_contexts: int = 200, n_arms: int = 3, n_rounds: int
     rewards = (rng.random((n_rounds, n_arms)) < means[contexts]).astype(float)
     shown = rewards[np.arange(n_rounds), arms]
     log = Log(contexts, arms, shown, np.full(n_rounds, 1.0 / n_arms), n_contexts=n_contexts, n_arms=n_arms)
-    realised = np.zeros_like(means)
-    np.add.at(realised, contexts, rewards)
-    return log, realised, np.bincount(contexts, minlength=n_contexts)[:, None] * means
+    realized = np.zeros_like(means)
+    np.add.at(realized, contexts, rewards)
+    return log, realized, np.bincount(contexts, minlength=n_contexts)[:, None] * means
 
 
 @pytest.mark.compiled
@@ -94,8 +94,8 @@ def test_the_optimum_is_of_the_rewards_that_were_asked_for() -> None:
     """At alpha 0 the best fixed policy shows the best arm of each context: it earns the sum of the rows' maxima."""
     truths, plausible = [], []
     for seed in range(30):
-        log, realised, expected = drawn_world(seed)
-        truths.append([totals.max(axis=1).sum() for totals in (realised, expected)])
+        log, realized, expected = drawn_world(seed)
+        truths.append([totals.max(axis=1).sum() for totals in (realized, expected)])
         cells = survey(log).cells
         plausible.append(
             [
@@ -112,7 +112,7 @@ def test_the_optimum_is_of_the_rewards_that_were_asked_for() -> None:
 @pytest.mark.compiled
 def test_bands_hold_the_optimum_that_was_asked_for() -> None:
     """Against a solver of its own, on rewards that the log does not show."""
-    alphas, inside = [0.0, 0.5, 0.9], {"realised": [], "expected": []}  # type: ignore[var-annotated]
+    alphas, inside = [0.0, 0.5, 0.9], {"realized": [], "expected": []}  # type: ignore[var-annotated]
     for seed in range(4):
         log, *rewards = drawn_world(seed, n_contexts=40)
         for (which, held), totals in zip(inside.items(), rewards, strict=True):
@@ -136,7 +136,7 @@ def test_the_estimator_is_of_the_held_out_policies() -> None:
     assert (other.held_out[0].estimator, other.flattered[0].estimator) == ("ips", "dr")
     assert other.held_out[0].jain_index != plain.held_out[0].jain_index
     assert other.flattered[0].jain_index == plain.flattered[0].jain_index
-    for name, words in (("optimum", "'realised', 'expected'"), ("estimator", "'ips'")):
+    for name, words in (("optimum", "'realized', 'expected'"), ("estimator", "'ips'")):
         with pytest.raises(InvalidArgument, match=f"{name} must be one of .*{words}"):
             frontier(log, [0.5], **{name: "true"})
 
@@ -309,10 +309,10 @@ def test_verdicts_of_policies_that_learn() -> None:
     means, visits, logging, _ = world(4, 3, 4)
     log = made_log(np.random.default_rng(4), 3000, means, visits, logging)
     policy = AlphaFairAdaptive(3, 4, alpha=0.5)
-    replayed, modelled = replay(log, policy, n_seeds=3), simulate_model(log, policy, n_seeds=3)
-    assert (replayed.verdict, modelled.verdict) == ("thin", "thin")
+    replayed, modeled = replay(log, policy, n_seeds=3), simulate_model(log, policy, n_seeds=3)
+    assert (replayed.verdict, modeled.verdict) == ("thin", "thin")
     assert f"{replayed.n_rounds / 30:.2g}% of the rounds matched" in replayed.reasons[0]
-    assert "do not include the model's own error" in modelled.reasons[0]
+    assert "do not include the model's own error" in modeled.reasons[0]
     more_arms = Log(log.contexts, log.arms, log.rewards, log.propensities, n_contexts=3, n_arms=5)
     wrong = Log(log.contexts, log.arms, log.rewards, 0.5 * log.propensities, n_contexts=3, n_arms=4)
     nothing = Log(log.contexts, log.arms, 0.0 * log.rewards, log.propensities, n_contexts=3, n_arms=4)

@@ -448,7 +448,7 @@ def test_a_data_set_is_known_by_its_first_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", reproduction.RELEASES, ids=lambda release: release.name)
-def test_a_part_of_a_data_set_is_recognised(release: reproduction.Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_a_data_set_is_recognized(release: reproduction.Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction.streams, "first_rating", lambda path: release.first_rating)
     fewer, all_of_it, more = (Data(Path("copy")).facts(release.n_ratings + more, "") for more in (-1, 0, 1))
     assert fewer.part is not None
@@ -585,11 +585,11 @@ def test_results_of_other_code_are_not_reused(tmp_path: Path, monkeypatch: pytes
 def test_titles_and_labels_do_not_affect_digests(stream: Stream) -> None:
     """The settings of a contender do."""
 
-    def relabelled(contenders: tuple[Contender, ...]) -> tuple[Contender, ...]:
+    def relabeled(contenders: tuple[Contender, ...]) -> tuple[Contender, ...]:
         return tuple(replace(contender, label=f"{contender.label}!") for contender in contenders)
 
     for plan in paper.EXPERIMENTS:
-        other = replace(plan, title="Another", name="other", contenders=relabelled(plan.contenders))
+        other = replace(plan, title="Another", name="other", contenders=relabeled(plan.contenders))
         assert digest(other, stream) == digest(plan, stream)
         assert [*other.tasks(stream)] == [*plan.tasks(stream)]
         first, *rest = plan.contenders

@@ -99,12 +99,12 @@ def test_a_policy_has_the_same_style_in_all_figures(picture: Figure, traces: lis
         drawn += curves(picture.axes[2 + number]).values()
         drawn += [curves(axes)[run.policy] for axes in alone[number].axes]
         for line in drawn:
-            assert (to_hex(line.get_color()).upper(), line.get_marker()) == (expected.colour.upper(), expected.marker)
+            assert (to_hex(line.get_color()).upper(), line.get_marker()) == (expected.color.upper(), expected.marker)
 
 
-def test_our_policies_differ_in_colour_and_in_marker() -> None:
+def test_our_policies_differ_in_color_and_in_marker() -> None:
     looks = [figures.policy_style(name) for name in POLICIES]
-    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(POLICIES)
+    assert len({look.color for look in looks}) == len({look.marker for look in looks}) == len(POLICIES)
 
 
 def test_an_unregistered_policy_has_a_stable_style_of_its_own() -> None:
@@ -181,7 +181,7 @@ def test_arm_labels_name_the_extremes() -> None:
 
 
 def bars(figure: Figure) -> dict[str, list[float]]:
-    """For each arm that is drawn its share in per cent, by alpha."""
+    """For each arm that is drawn its share in percent, by alpha."""
     (axes,) = figure.axes
     heights = [[bar.get_width() for bar in container] for container in axes.containers]
     return {label.get_text(): list(found) for label, *found in zip(axes.get_yticklabels(), *heights, strict=True)}

@@ -166,8 +166,8 @@ def test_the_page_fits_a_phone_and_the_dark(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert text.count("<table>") == text.count('<div class="stacked') == 9
     style = text.split("</style>")[0]
-    colours = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root {(.*?)}", style, re.DOTALL)]
-    light, dark, printed = colours
+    colors = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root {(.*?)}", style, re.DOTALL)]
+    light, dark, printed = colors
     assert light == printed
     assert light.keys() == dark.keys() == set(re.findall(r"var\(--(\w+)\)", style))
     assert [name for name in light if light[name] == dark[name]] == ["card"]
@@ -229,7 +229,7 @@ def test_pictures_of_c_name_their_data(least: int | None, who: str) -> None:
 
 
 @pytest.mark.parametrize("verdicts", [(HOLDS,) * 3, (HOLDS, FAILS, OPEN), (FAILS,) * 3, (OPEN, OPEN, HOLDS)])
-def test_verdicts_are_shown_in_words_marks_and_colours(verdicts: tuple[str, ...]) -> None:
+def test_verdicts_are_shown_in_words_marks_and_colors(verdicts: tuple[str, ...]) -> None:
     reader = text_page(made_up_results(verdicts=verdicts))
     for word, mark, kind in ((HOLDS, "\N{CHECK MARK}", "holds"), (FAILS, "\N{BALLOT X}", "fails"), (OPEN, "?", "open")):
         assert reader.text.count(f"{mark} {word}") == verdicts.count(word)
@@ -261,10 +261,10 @@ def test_the_verdict_comes_first(results: dict[str, Any]) -> None:
     assert row.startswith(f"A1 \N{CHECK MARK} {HOLDS} {ALPHA}-FairCB leads")
 
 
-def test_every_verdict_has_its_colour(report: Path) -> None:
+def test_every_verdict_has_its_color(report: Path) -> None:
     style = report.read_text(encoding="utf-8").split("</style>")[0]
-    colours = [re.search(rf"\.{kind} {{ color: (.*?); }}", style) for kind in ("holds", "fails", "open")]
-    assert len({found[1] for found in colours if found}) == 3
+    colors = [re.search(rf"\.{kind} {{ color: (.*?); }}", style) for kind in ("holds", "fails", "open")]
+    assert len({found[1] for found in colors if found}) == 3
 
 
 def test_sentences_follow_the_numbers(results: dict[str, Any]) -> None:
@@ -597,12 +597,12 @@ def test_nothing_is_cut_off_and_axes_are_named(name: str, results: dict[str, Any
     assert figure.texts[0].get_text() == FIGURES[name].title
 
 
-def test_one_colour_a_policy_in_every_picture(results: dict[str, Any]) -> None:
+def test_one_color_a_policy_in_every_picture(results: dict[str, Any]) -> None:
     for name in ("A-jain-index", "A-standard-regret", "A-who-gets-what", "how-much-was-learned"):
         figure = drawn(results, name)
         lines = {line.get_gid(): line for axes in figure.axes for line in axes.get_lines() if line.get_gid()}
         for label, contender in results["experiments"]["A"]["contenders"].items():
-            assert to_hex(lines[label].get_color()).upper() == figures.policy_style(contender["policy"]).colour.upper()
+            assert to_hex(lines[label].get_color()).upper() == figures.policy_style(contender["policy"]).color.upper()
 
 
 def test_bands_only_where_something_is_random(results: dict[str, Any]) -> None:

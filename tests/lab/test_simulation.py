@@ -34,7 +34,7 @@ def test_blocks_do_not_show(block: int, monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(whole.pulls, parts.pulls)
 
 
-def test_booking_is_expected_or_realised() -> None:
+def test_booking_is_expected_or_realized() -> None:
     stream = Stream.from_arrays([0], [[1.0, 0.5]])
     full = simulate(Hedge(1, 2), stream)
     assert full.feedback is Feedback.FULL

@@ -45,11 +45,11 @@ def test_pulls_and_rates(run: Any) -> None:
     assert found == pytest.approx(naive.rate_shortfall(earned.tolist(), rates.tolist(), len(arms)), rel=1e-12)
 
 
-def test_merit_and_favouring(run: Any) -> None:
+def test_merit_and_favoring(run: Any) -> None:
     _, p, r, means = run
     assert metrics.merit_distance(p, r) == pytest.approx(naive.merit_distance(p, r), rel=1e-12)
     assert metrics.merit_distance(p, r[0]) == pytest.approx(naive.merit_distance(p, [r[0]] * len(p)), rel=1e-12)
-    assert metrics.favouring(p, means) == pytest.approx(naive.favouring(p, means), rel=1e-12)
+    assert metrics.favoring(p, means) == pytest.approx(naive.favoring(p, means), rel=1e-12)
 
 
 def test_by_hand() -> None:
@@ -59,7 +59,7 @@ def test_by_hand() -> None:
     assert metrics.pull_lapse([0, 1, 0, 1], [0.5, 0.5]) == 0.0
     assert metrics.pull_lapse([0] * 100, [0.0, 0.29]) == 29.0  # though 0.29 times 100 rounds to less
     assert metrics.rate_shortfall([10.0, 0.0], [0.1, 0.0], 100) == 0.0  # nothing is owed to arm 1
-    assert metrics.favouring([[0.7, 0.3]], [0.5, 0.5 + 1e-10]) == 0.0
+    assert metrics.favoring([[0.7, 0.3]], [0.5, 0.5 + 1e-10]) == 0.0
     assert metrics.envy(np.diag([3.0, 4.0])) == 0.0
 
 
@@ -74,7 +74,7 @@ def test_the_whole_row() -> None:
     assert found == pytest.approx(expected, rel=1e-10)
     assert found["least_context"] is not None
     without = fairness_of(stream, arms)._asdict()
-    unknown = {"least_probability", "merit", "favoured", "outside_bounds", "nash_rounds"}
+    unknown = {"least_probability", "merit", "favored", "outside_bounds", "nash_rounds"}
     assert {name for name, value in without.items() if value is None} == unknown
     drawn = naive.fairness(stream, arms, np.eye(4)[arms].tolist(), [0] * 400)
     for name in {*expected} - unknown - {"least_context"}:
@@ -117,7 +117,7 @@ def test_contexts_with_few_rounds_do_not_count() -> None:
         (lambda: metrics.longest_wait([3], 2), "arms"),
         (lambda: metrics.merit_distance([[0.5, 0.5]], [1.0]), "merits must be one row of 2"),
         (lambda: metrics.merit_distance([[0.5, 0.5]], [0.0, 1.0]), "merits must be numbers in"),
-        (lambda: metrics.favouring([[0.5, 0.5]], [[0.1, 0.2]] * 2), "means must be one row of 2"),
+        (lambda: metrics.favoring([[0.5, 0.5]], [[0.1, 0.2]] * 2), "means must be one row of 2"),
         (lambda: fairness_of(streams.stationary(9, 2, 3, seed=0), [0] * 8), "arms"),
     ],
 )

@@ -108,7 +108,7 @@ def fair_bandits(kind: Any) -> None:
         p = policy.probabilities(0)
         broken += bool((np.diff(p) < 0.0).any())  # arms leave for ever, so the end shows every mistake
         separated += bool(p[0] == 0.0)
-        assert broken <= 7, f"{broken} of {seed + 1} runs favoured a worse arm"
+        assert broken <= 7, f"{broken} of {seed + 1} runs favored a worse arm"
     assert separated > 30
 
 

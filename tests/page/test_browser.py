@@ -59,11 +59,11 @@ def fill(engine: Engine, clock: Clock) -> None:
     engine.create("home", arms=["Ada", "Ben", "Cyd", "Dot"], alpha=0.5, reward_wait=3600.0, default_reward=0.0)
     groups = Groups(["ada", "ada", "ben", "cyd"], entitlements={"ben": 2.0})
     engine.create("market", arms=["lamp", "desk", "chair", "sofa"], alpha=1.0, groups=groups, period="7d")
-    engine.create("catalogue", arms=[f"item-{k:02d}" for k in range(60)], alpha=0.9)
+    engine.create("catalog", arms=[f"item-{k:02d}" for k in range(60)], alpha=0.9)
     for seed in range(25):
         use(engine, "home", segments, 160, seed)
         use(engine, "market", segments, 30, seed)
-        use(engine, "catalogue", segments, 60, seed)
+        use(engine, "catalog", segments, 60, seed)
         if seed == 10:
             engine.set_alpha("home", 2.0)
         if seed == 16:
@@ -682,7 +682,7 @@ VIEWS = {
     "experiments": "/",
     "live": "/experiments/home/live",
     "groups": "/experiments/market/live",
-    "many-arms": "/experiments/catalogue/live",
+    "many-arms": "/experiments/catalog/live",
     "what-if": "/experiments/home/what-if",
     "log": "/experiments/home/log",
     "decision": "/experiments/home/decision?id=",

@@ -72,7 +72,7 @@ def test_merit_is_something_else() -> None:
     for world in WORLD:
         assert mean(world, "adaptive 1", "merit") > mean(world, "uniform", "merit")
         assert mean(world, "adaptive 1", "least_probability") < 0.01
-        assert mean(world, "FairBandits", "favoured") == 0.0
+        assert mean(world, "FairBandits", "favored") == 0.0
         waits = {row.label: row.mean("wait") for row in WORLD[world].rows}
         assert min(waits, key=lambda label: waits[label] or 0.0).startswith("LFG")
     assert mean("stationary", "FairX, width .3", "merit") < 0.5 * mean("stationary", "uniform", "merit")

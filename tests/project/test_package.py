@@ -60,7 +60,7 @@ def test_fingerprint_follows_every_file_with_kernels(tmp_path: Path, monkeypatch
     with_kernels = [
         path
         for path in copy.rglob("*.py")
-        if re.search(r"^@(long_)?kernel$|^def specialise", path.read_text(), re.MULTILINE)
+        if re.search(r"^@(long_)?kernel$|^def specialize", path.read_text(), re.MULTILINE)
     ]
     assert len(with_kernels) > 15
     monkeypatch.setattr(jit, "_PACKAGE", copy)
@@ -188,7 +188,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(path)
 
 
-def test_the_wheel_contains_only_files_under_its_licence(wheel: Path) -> None:
+def test_the_wheel_contains_only_files_under_its_license(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
@@ -196,7 +196,7 @@ def test_the_wheel_contains_only_files_under_its_licence(wheel: Path) -> None:
     page = [name for name in names if name.startswith("alphafair/service/page/static/")]
     kinds = {Path(name).suffix for name in names if name.startswith("alphafair/") and name not in page}
     assert not [name for name in names if name.startswith("alphafair_client/")], "a distribution of its own"
-    assert kinds == {".py", ".typed", ".sql", ".html", ".css", ".mplstyle"}, "data have a licence of their own"
+    assert kinds == {".py", ".typed", ".sql", ".html", ".css", ".mplstyle"}, "data have a license of their own"
     vendored = [name.removeprefix("alphafair/service/page/static/vendor/") for name in page if "/vendor/" in name]
     assert {name.partition("/")[0] for name in vendored} == {"uplot"}
     assert "uplot/LICENSE" in vendored, "under MIT, too, with its notice"
@@ -229,7 +229,7 @@ def test_the_image_is_built_without_the_ratings() -> None:
     kept = (ROOT / ".dockerignore").read_text().split()
     assert kept[0] == "*"
     assert not {"!data", "!."} & {*kept}
-    assert (ROOT / "data" / "ml-latest-small" / "README.txt").exists(), "the licence lies beside the data"
+    assert (ROOT / "data" / "ml-latest-small" / "README.txt").exists(), "the license lies beside the data"
 
 
 WITHOUT_NETWORK = """

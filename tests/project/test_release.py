@@ -148,12 +148,12 @@ def test_what_is_published_requires_the_client_by_its_version(distributions: Pat
         assert [each for each in requirements if each.url] == []
 
 
-def test_a_wheel_has_each_licence_once(distributions: Path) -> None:
+def test_a_wheel_has_each_license_once(distributions: Path) -> None:
     for path in distributions.glob("*.whl"):
         found = {name: text for name, text in texts(path) if "LICEN" in name.upper()}
         own = (ROOT / "LICENSE").read_bytes()
         assert list(found.values()).count(own) == 1
-        assert len({*found.values()}) == len(found), f"{path.name} has a licence twice: {sorted(found)}"
+        assert len({*found.values()}) == len(found), f"{path.name} has a license twice: {sorted(found)}"
         assert metadata_of(path)["License-Expression"] == "MIT"
 
 

@@ -1,4 +1,4 @@
-"""A service under attack, as a process of its own, while neighbours use it.
+"""A service under attack, as a process of its own, while neighbors use it.
 
 They are served in time, readiness is true, nothing that was acknowledged is lost, and the process grows by little. What
 each limit does by itself is in `test_service_limits`, `test_service_access` and `test_keys`; here they hold together.
@@ -71,9 +71,9 @@ class Shop:
         return len(list(Path(f"/proc/{self.process.popen.pid}/fd").iterdir()))
 
     @contextmanager
-    def neighbours(self) -> Iterator[dict[str, Any]]:
+    def neighbors(self) -> Iterator[dict[str, Any]]:
         """People who decide and reward meanwhile; what they saw is filled in at the end."""
-        command = [sys.executable, "-m", "tests.neighbours", self.url, self.tokens["write"], "home"]
+        command = [sys.executable, "-m", "tests.neighbors", self.url, self.tokens["write"], "home"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as popen:
             report: dict[str, Any] = {}
@@ -85,7 +85,7 @@ class Shop:
         report |= json.loads(output)
 
     def check(self, report: dict[str, Any]) -> None:
-        """What neighbours were promised."""
+        """What neighbors were promised."""
         assert report["failures"] == []
         assert report["requests"] > 10, report["requests"]  # a busy machine answers few
         assert report["p99"] < LONGEST_WAIT + report["oversleep"], (
@@ -186,7 +186,7 @@ def test_endless_requests_do_not_affect_others(shop: Shop) -> None:
         name = next(kinds)
         taken[name] = max(taken[name], flood(shop, *ENDLESS[name]))
 
-    with shop.neighbours() as report:
+    with shop.neighbors() as report:
         assert repeated(6.0, attack) > len(ENDLESS)
     shop.check(report)
     taken.pop("requests")  # each of which is complete, and unread answers are another test
@@ -206,7 +206,7 @@ def test_slow_and_silent_clients_are_closed(shop: Shop) -> None:
         "answers not read": b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500,
     }
     files = shop.n_files
-    with shop.neighbours() as report, ExitStack() as stack:
+    with shop.neighbors() as report, ExitStack() as stack:
         slow = [(stack.enter_context(shop.connect()), start) for start in starts.values() for _ in range(40)]
         for connection, start in slow:
             connection.settimeout(0.0)
@@ -225,7 +225,7 @@ def test_slow_and_silent_clients_are_closed(shop: Shop) -> None:
 def test_thousands_of_connections_do_not_affect_others(shop: Shop) -> None:
     """Ten times as many as the service takes at once, opened and kept as long as it lets them."""
     files = shop.n_files
-    with shop.neighbours() as report, ExitStack() as stack:
+    with shop.neighbors() as report, ExitStack() as stack:
         refused = 0
         for _ in range(3000):
             try:
@@ -251,7 +251,7 @@ def test_wrong_keys_and_rejected_requests_are_cheap(shop: Shop) -> None:
             while connection.recv(65536):
                 pass
 
-    with shop.neighbours() as report:
+    with shop.neighbors() as report:
         started = time.monotonic()
         count = 50 * repeated(4.0, attack, n_threads=2)
         seconds = time.monotonic() - started
@@ -397,7 +397,7 @@ def _taken(http: httpx.Client, label: str) -> bool:
 def test_with_few_file_descriptors_it_serves_and_recovers(tmp_path: Path) -> None:
     with shop_at(tmp_path / "shop.db") as shop:
         resource.prlimit(shop.process.popen.pid, resource.RLIMIT_NOFILE, (64, 64))
-        with shop.neighbours() as report, ExitStack() as stack:
+        with shop.neighbors() as report, ExitStack() as stack:
             for _ in range(200):
                 try:
                     stack.enter_context(shop.connect())
@@ -431,7 +431,7 @@ def flood_of_contexts(http: httpx.Client, n_batches: int) -> set[int | str]:
 def test_too_many_contexts_are_rejected_and_others_are_served(tmp_path: Path) -> None:
     with shop_at(tmp_path / "shop.db", "--max-contexts", "300") as shop, shop.http() as http:
         before = shop.memory
-        with shop.neighbours() as report:
+        with shop.neighbors() as report:
             assert flood_of_contexts(http, 12) == {200, "too_many_contexts"}
         shop.check(report)
         assert http.get("/v1/experiments/wide").json()["contexts"] == 300
@@ -447,7 +447,7 @@ def test_without_memory_it_answers_503_and_loses_nothing(tmp_path: Path) -> None
         pid = shop.process.popen.pid
         in_use = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
         resource.prlimit(pid, resource.RLIMIT_AS, (in_use + (300 << 20), resource.RLIM_INFINITY))
-        with shop.neighbours() as report:
+        with shop.neighbors() as report:
             answered = flood_of_contexts(http, 24)
         assert answered <= {200, 503, "policy_failed"}, answered
         assert answered > {200}
@@ -469,7 +469,7 @@ def test_without_memory_it_answers_503_and_loses_nothing(tmp_path: Path) -> None
 def test_killed_while_it_is_attacked_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     with shop_at(tmp_path / "shop.db") as shop:
         names = itertools.cycle(ENDLESS)
-        with shop.neighbours() as report:
+        with shop.neighbors() as report:
             threading.Timer(3.0, lambda: shop.process.popen.send_signal(signal.SIGKILL)).start()
             repeated(4.0, lambda: flood(shop, *ENDLESS[next(names)], most=2_000_000))
         assert shop.process.popen.wait() == -signal.SIGKILL

@@ -153,7 +153,7 @@ def test_callers_take_turns_in_a_commit_of_limited_length(monkeypatch: pytest.Mo
         engine, writer, _ = made(max_waiting=1000)
         tasks = await several(writer, ["on its way"])
         tasks += await several(writer, *([f"{k}a", f"{k}b", f"{k}c", f"{k}d"] for k in range(40)))
-        tasks += await several(writer, ["x"], ["y"], ["z"], by="neighbour")
+        tasks += await several(writer, ["x"], ["y"], ["z"], by="neighbor")
         engine.go.set()
         await asyncio.gather(*tasks)
         assert engine.groups[1:5] == [
@@ -203,9 +203,9 @@ def test_callers_take_turns_between_experiments_that_are_written_side_by_side(mo
             return tasks
 
         tasks = await sent(*(f"heavy {k}" for k in range(40)), n=4, by="one")
-        light = await sent(*(f"light {k}" for k in range(3)), n=1, by="neighbour")
+        light = await sent(*(f"light {k}" for k in range(3)), n=1, by="neighbor")
         tasks += await sent("heavy 0", n=4, by="one")
-        tasks += await sent("heavy 0", n=1, by="neighbour")
+        tasks += await sent("heavy 0", n=1, by="neighbor")
         while len(begun) < 5:
             await asyncio.sleep(0.001)
         assert sorted(begun) == ["heavy 0", "heavy 1", "light 0", "light 1", "light 2"]

@@ -278,7 +278,7 @@ def test_a_name_that_cannot_be_part_of_a_path_is_rejected(shop: Running, name: s
 def test_settings_go_to_the_policy_and_are_rejected_by_it(shop: Running) -> None:
     settings = {"name": "set", "arms": ["x", "y"], "policy": "hedge", "settings": {"learning_rate": 0.05}}
     assert shop.post("", settings).status_code == 201
-    for name, wrong in (("a", {"learning_rate": -1}), ("b", {"colour": 3}), ("c", {"arms": 3})):
+    for name, wrong in (("a", {"learning_rate": -1}), ("b", {"color": 3}), ("c", {"arms": 3})):
         assert shop.post("", {**settings, "name": name, "settings": wrong}).status_code == 422
     assert shop.post("", {**settings, "name": "d", "policy": "nonsense"}).status_code == 422
 
@@ -389,7 +389,7 @@ def test_unknown_paths_have_the_usual_error_form(shop: Running, method: str, pat
         (b"{}", 422, None),
         (b'{"context": 7}', 422, "context"),
         (b'{"context": ""}', 422, "context"),
-        (b'{"context": "v", "colour": "red"}', 422, None),
+        (b'{"context": "v", "color": "red"}', 422, None),
         (b'{"context": "v", "available": []}', 422, "available"),
         (b'{"context": "v", "available": ["a", 3]}', 422, "available[1]"),
         (b'{"context": "v", "deferred": "yes"}', 422, "deferred"),

@@ -335,7 +335,7 @@ def json_lines(path: Path, change: Callable[[int], dict[str, Any]], n_rows: int 
     return path
 
 
-def test_masks_that_begin_late_in_json_lines_are_honoured(tmp_path: Path) -> None:
+def test_masks_that_begin_late_in_json_lines_are_honored(tmp_path: Path) -> None:
     path = json_lines(tmp_path / "log.jsonl", lambda row: {"available": ["a0", "a1", "é"]} if row >= 300 else {})
     log = Log.from_table(path)
     assert log.available is not None

@@ -39,11 +39,11 @@ from tools.site.shapes import (
     route,
 )
 
-BOUND = policy_style("hedge").colour
+BOUND = policy_style("hedge").color
 PALE = "#dcebf5"
 QUERIES = ("lamps", "chairs")
 PAYS = ((0.9, 0.6, 0.2), (0.8, 0.3, 0.6))  # what a visit is worth to a seller, by query
-ALPHAS = (0.0, 0.5, 0.9, 1.0, 2.0)  # of the curves of phi', and their colours, which differ in lightness first
+ALPHAS = (0.0, 0.5, 0.9, 1.0, 2.0)  # of the curves of phi', and their colors, which differ in lightness first
 RAMP = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866")
 SWEEP = (*(step / 20 for step in range(21)), 1.5, 2.0, 3.0, 5.0, 10.0, math.inf)
 MARKED = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, math.inf)
@@ -78,7 +78,7 @@ def reductions() -> Figure:
         middle = row + 0.62 * tall
         arrow(axes, (1.35, middle), (2.0, middle))
         for down in (0.84, 1.68):
-            arrow(axes, (1.35, row + 0.3 * tall), (2.0, row + tall / 2 - down), colour=FAINT, dashed=True)
+            arrow(axes, (1.35, row + 0.3 * tall), (2.0, row + tall / 2 - down), color=FAINT, dashed=True)
         arrow(axes, (3.65, middle), (4.35, middle))
         arrow(axes, (5.4, middle), (6.0, middle))
         route(axes, [(6.53, row + tall), (6.53, 4.16), (2.83, 4.16), (2.83, row + tall)])
@@ -91,7 +91,7 @@ def reductions() -> Figure:
         axes.plot([bus, bus], [1.24, row + 0.2 * tall], color=BLUE, linewidth=2.4, solid_capstyle="butt")
         for down in (0.0, 0.84, 1.68):
             height = row - down + (0.2 if down == 0.0 else 0.5) * tall
-            arrow(axes, (bus, height), (3.65, height), colour=BLUE, width=2.4)
+            arrow(axes, (bus, height), (3.65, height), color=BLUE, width=2.4)
         words = (
             "concave to linear: one more unit\nof reward to arm i counts \u03c6\u2032(R\u1d62),\nread from the account",
             "one problem to many: given the\nweights, contexts have nothing\nelse in common",
@@ -104,8 +104,8 @@ def reductions() -> Figure:
             number(axes, 4.42, y + 0.15, step, filled=False)
             label(axes, 4.6, y, text, size=8.0, side="left")
         shared = "blue: what contexts\nshare, the weights\n\u03c6\u2032(R) and no more"
-        label(axes, 0.15, 0.68, shared, side="left", colour=BLUE)
-        label(axes, 0.15, 2.05, "other contexts\nwait their turn", side="left", colour="#666666")
+        label(axes, 0.15, 0.68, shared, side="left", color=BLUE)
+        label(axes, 0.15, 2.05, "other contexts\nwait their turn", side="left", color="#666666")
     return figure
 
 
@@ -117,13 +117,13 @@ def what_alpha_does() -> Figure:
         f"{ALPHA} = {alpha:g}: {float(f'{metrics.marginal_utility(1.0 / usual, alpha):.3g}'):,.10g}\u00d7"
         for alpha in ALPHAS
     ]  # at the end, where R = 1: (1/1000)^(-alpha)
-    styles = [Style(colour, "") for colour in RAMP]
+    styles = [Style(color, "") for color in RAMP]
     with style():
         figure = page("What one more unit of reward counts for, by what the arm has earned so far", 3.7)
         axes = axes_at(figure, 1.05, 0.55, WIDTH - 1.05 - 1.6, 2.6)
-        for alpha, title, (colour, _) in zip(ALPHAS, titles, styles, strict=True):
+        for alpha, title, (color, _) in zip(ALPHAS, titles, styles, strict=True):
             weight = metrics.marginal_utility(earned, alpha) / metrics.marginal_utility(usual, alpha)
-            axes.plot(earned[::-1], weight[::-1], color=colour, gid=title, linewidth=2.2, clip_on=False)
+            axes.plot(earned[::-1], weight[::-1], color=color, gid=title, linewidth=2.2, clip_on=False)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(10_000.0, 1.0)  # the poorest on the right, where the names of the lines stand
@@ -211,7 +211,7 @@ def _tangent_panel(axes: Axes, section: Slice, optimum: float) -> None:
         annotation_clip=False,
     )
     late = 150  # of 200 steps: a place on the curve for its name
-    for x, y, text, (right, up), colour in (
+    for x, y, text, (right, up), color in (
         (0.0, section.bound, f"ceiling: value + gap = {section.bound:.1f}", (5, 3), INK),
         (0.0, optimum, f"optimum {optimum:.1f}", (5, -10), INK),
         (0.0, section.value, f"value {section.value:.1f}", (8, -8), INK),
@@ -224,7 +224,7 @@ def _tangent_panel(axes: Axes, section: Slice, optimum: float) -> None:
             (right, up),
             textcoords="offset points",
             fontsize=8.5,
-            color=colour,
+            color=color,
             annotation_clip=False,
         )
 
@@ -276,7 +276,7 @@ def price_of_fairness_toy() -> Figure:
             alone = frontier([simulate(policy, stream).final])
             point = float(alone.jain[0]), float(alone.reward[0])
             axes.plot(
-                *point, color=policy_style(policy.name).colour, marker=policy_style(policy.name).marker, markersize=8
+                *point, color=policy_style(policy.name).color, marker=policy_style(policy.name).marker, markersize=8
             )
             axes.annotate(policy.name, point, place, textcoords="offset points", fontsize=LABEL_SIZE, ha=side)
         axes.set_xlim(0.0, 1.02)
@@ -319,10 +319,10 @@ def newcomers() -> Figure:
     with style():
         figure = page("A fifth arm, as good as the average, joins four others after 4,000 rounds", 3.7)
         axes = axes_at(figure, 0.75, 0.55, WIDTH - 0.75 - 2.05, 2.6)
-        for rule, (words, (colour, marker)) in RULES.items():
+        for rule, (words, (color, marker)) in RULES.items():
             shares = 100.0 * newcomer_shares(rule, window=window)
             rounds = window * np.arange(1, len(shares) + 1)
-            axes.plot(rounds, shares, color=colour, marker=marker, markevery=4, gid=words, clip_on=False)
+            axes.plot(rounds, shares, color=color, marker=marker, markevery=4, gid=words, clip_on=False)
         axes.axhline(20.0, color=INK, linewidth=0.9)
         axes.text(3950, 13.5, "line: an equal share", fontsize=LABEL_SIZE, ha="right")
         axes.set_xlim(0, 4000)
@@ -367,8 +367,8 @@ def features() -> Figure:
             axes = axes_at(figure, 0.75 + place * (wide + 0.35), 0.55, wide, 2.45)
             curves = world_with_features(kind, n_rounds, window)
             rounds = window * np.arange(1, n_rounds // window + 1)
-            for (words, rewards), (colour, marker) in zip(curves.items(), FEATURE_LOOKS, strict=True):
-                axes.plot(rounds, rewards, color=colour, marker=marker, markevery=6, gid=words)
+            for (words, rewards), (color, marker) in zip(curves.items(), FEATURE_LOOKS, strict=True):
+                axes.plot(rounds, rewards, color=color, marker=marker, markevery=6, gid=words)
             axes.set_title(title, fontsize=LABEL_SIZE)
             axes.set_xlim(0, n_rounds)
             axes.set_ylim(0.48, 0.76)
@@ -414,13 +414,13 @@ def rates() -> Figure:
                 axes.set_xscale("log")
                 axes.set_yscale("log")
                 runs = [run for run in found["runs"] if run["stream"] == kind]
-                for run, (colour, marker) in zip(runs, RATE_LOOKS, strict=True):
+                for run, (color, marker) in zip(runs, RATE_LOOKS, strict=True):
                     mean = np.mean(run[key], axis=0)
                     power, of_log = promised[key](run["alpha"])
                     guide = horizons**power * log**of_log
                     above = 2.0 * mean[-1] * guide / guide[-1]  # a little, so that both are seen
-                    axes.plot(horizons, above, color=colour, linewidth=1.0, linestyle="--")
-                    axes.plot(horizons, mean, color=colour, marker=marker, gid=f"{ALPHA} = {run['alpha']:g}")
+                    axes.plot(horizons, above, color=color, linewidth=1.0, linestyle="--")
+                    axes.plot(horizons, mean, color=color, marker=marker, gid=f"{ALPHA} = {run['alpha']:g}")
                 axes.set_xlim(700, 1.4e7)
                 axes.set_ylim((1e-11, 1.0) if key == "squares" else (10.0, 3e4))
                 for axis in (axes.xaxis, axes.yaxis):
@@ -471,8 +471,8 @@ def why_groups() -> Figure:
         for k, (fair, listings) in enumerate(shares.items()):
             axes = axes_at(figure, 0.75 + k * (width + 0.4), 0.55, width, 2.0)
             for j, (listing, share) in enumerate(listings.items()):
-                colour = (INK, policy_style("alpha-fair-adaptive")[0])[j]
-                axes.bar(np.arange(4) + 0.42 * j - 0.21, 100.0 * share, width=0.38, color=colour, label=listing)
+                color = (INK, policy_style("alpha-fair-adaptive")[0])[j]
+                axes.bar(np.arange(4) + 0.42 * j - 0.21, 100.0 * share, width=0.38, color=color, label=listing)
             axes.axhline(25.0, color=INK, linewidth=0.7, linestyle=":")
             axes.set_xticks(range(4), [f"seller {name}" for name in "ABCD"])
             axes.set_ylim(0, 50)
@@ -483,7 +483,7 @@ def why_groups() -> Figure:
     return figure
 
 
-STEEP = ("#35456c", "#117733", "#cc6677")  # colours of alpha = 1, 2, 5
+STEEP = ("#35456c", "#117733", "#cc6677")  # colors of alpha = 1, 2, 5
 
 
 def alpha_position(alpha: float) -> float:
@@ -554,7 +554,7 @@ def trap() -> Figure:
     """How far a policy falls behind on the trap, by what the poor arm pays at first, with and without a pull floor."""
     pays = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
     width = (WIDTH - 0.75 - 1.0 - 0.5) / 2
-    names, looks = [f"{ALPHA} = {alpha:g}" for alpha in (1.0, 2.0, 5.0)], [Style(colour, "o") for colour in STEEP]
+    names, looks = [f"{ALPHA} = {alpha:g}" for alpha in (1.0, 2.0, 5.0)], [Style(color, "o") for color in STEEP]
     with style():
         figure = page("The trap: visits for an arm that would have recovered by itself", 3.3)
         for column, (title, floor) in enumerate((("no floor", 0.0), ("a pull floor of 5%", 0.05))):
@@ -564,9 +564,9 @@ def trap() -> Figure:
             if floor:
                 axes.axhline(1.0 / floor, color=INK, linewidth=0.8, linestyle="--")
                 axes.text(0.45, 1.05 / floor, "limit: 1/floor", fontsize=8, va="bottom")
-            for alpha, name, (colour, marker) in zip((1.0, 2.0, 5.0), names, looks, strict=True):
+            for alpha, name, (color, marker) in zip((1.0, 2.0, 5.0), names, looks, strict=True):
                 ratios = [round(trap_ratio(epsilon, alpha, floor), 2) for epsilon in pays]
-                axes.plot(pays, ratios, color=colour, marker=marker, markersize=3.5, gid=name)
+                axes.plot(pays, ratios, color=color, marker=marker, markersize=3.5, gid=name)
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.set_xlim(0.5, 0.001)
@@ -609,8 +609,8 @@ def fair_weeks() -> Figure:
     with style():
         figure = page("The poorest genre's share of reward within a week of 2,000 ratings", 3.3)
         axes = axes_at(figure, 0.75, 0.55, WIDTH - 0.75 - 1.75, 2.25)
-        for (name, least), (colour, marker) in zip(found.items(), looks, strict=True):
-            axes.plot(np.arange(1, len(least) + 1), least, color=colour, marker=marker, markersize=4.5, gid=name)
+        for (name, least), (color, marker) in zip(found.items(), looks, strict=True):
+            axes.plot(np.arange(1, len(least) + 1), least, color=color, marker=marker, markersize=4.5, gid=name)
         names = [f"{name}\n(mean {least.mean():.1f}%)" for name, least in found.items()]
         for line, name in zip(axes.lines, names, strict=True):
             line.set_gid(name)

@@ -14,7 +14,7 @@ from alphafair.figures import FAINT, INK, LABEL_SIZE, policy_style
 from alphafair.values import Vector
 
 WIDTH = 7.2  # inches, of every picture: a page shows it about 700 pixels wide
-BLUE = policy_style("alpha-fair").colour
+BLUE = policy_style("alpha-fair").color
 SHADE = "#f4f4f4"
 SELLERS = ("Ada", "Ben", "Cyd")
 
@@ -73,7 +73,7 @@ def arrow(
     start: tuple[float, float],
     end: tuple[float, float],
     *,
-    colour: str = INK,
+    color: str = INK,
     width: float = 1.3,
     dashed: bool = False,
 ) -> None:
@@ -85,7 +85,7 @@ def arrow(
             mutation_scale=11,
             shrinkA=0.0,
             shrinkB=0.0,
-            color=colour,
+            color=color,
             linewidth=width,
             linestyle=(0, (2.0, 2.0)) if dashed else "-",
         )
@@ -106,13 +106,11 @@ def label(
     *,
     size: float = LABEL_SIZE,
     side: str = "center",
-    colour: str = INK,
+    color: str = INK,
     on_line: bool = False,
 ) -> None:
     box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 2.0} if on_line else None
-    axes.text(
-        x, y, text, fontsize=size, ha=side, va="center", color=colour, linespacing=1.35, bbox=box, parse_math=True
-    )
+    axes.text(x, y, text, fontsize=size, ha=side, va="center", color=color, linespacing=1.35, bbox=box, parse_math=True)
 
 
 def number(axes: Axes, x: float, y: float, number: int, *, filled: bool = True) -> None:

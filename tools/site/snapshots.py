@@ -66,7 +66,7 @@ MEANINGS = {
     "lead": "E, by how much the predictor's scores are estimated to be ahead of the guaranteed learner",
     "spread": "D, the sum of squares of what the mixing was taught",
     "share": "h, the share of the guaranteed learner",
-    "ahead": "D, by how much the gradient ascent is ahead of the predictor's favourite: alphafair.math.adahedge",
+    "ahead": "D, by how much the gradient ascent is ahead of the predictor's favorite: alphafair.math.adahedge",
     "gaps": "Delta, the sum of mixability gaps",
     "first_unit": "`unit` when the sums of the bound began",
     "learner_roots": "a term of the bound in docs/background/theory.md: sum of W (change of U), U = sqrt(c^2 + n V_j)",
@@ -88,7 +88,7 @@ MEANINGS = {
     "next_epoch": "the update with which the next epoch begins; infinite if the frequencies of contexts are known",
     "dual": "d, the multiplier of the arm's floor",
     "weight": "q_j, the frequency of the context as it is known or was counted before this epoch",
-    "log_normaliser": "the logarithm of the sum that `p` was divided by",
+    "log_normalizer": "the logarithm of the sum that `p` was divided by",
 }
 ONLY_HERE = {  # where a name means something else for one policy
     ("alpha-fair-adaptive", "slope"): "w = phi'(R), with bandit feedback phi'(R + what is on its way)",

@@ -364,7 +364,7 @@ class Client(_Settings):
 
     A call returns or raises within `timeout` seconds, including all attempts; each method takes its own `timeout` too.
     It raises `ServiceError` if the service rejects it, and `ConnectionError` if there is no answer. Within this time a
-    request is sent again, at most `retries` times, after randomised pauses that double:
+    request is sent again, at most `retries` times, after randomized pauses that double:
 
     - decisions, rewards, activations and requests that only read: after a lost connection, and after 408, 429, 502,
       503 and 504 from the service or a proxy;

@@ -1,4 +1,4 @@
-"""`AlphaFairAdaptive` with full information: the predictor's favourite mixed with Algorithm 1, on one account.
+"""`AlphaFairAdaptive` with full information: the predictor's favorite mixed with Algorithm 1, on one account.
 
 With w = R^-alpha before the round, a uniform on the largest w m of the predictor, x^j of `gradient_ascent` and g = w r:
 
@@ -30,14 +30,14 @@ import numpy as np
 from alphafair.jit import kernel
 from alphafair.math import predictor
 from alphafair.math.adahedge import add_gap, share
-from alphafair.math.capped import favourites, frame, inclusion
+from alphafair.math.capped import favorites, frame, inclusion
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
     F,
     at_stake,
     earn_together,
-    favourites_of_groups,
+    favorites_of_groups,
     mask_and_keep_floors,
     price_units,
 )
@@ -101,7 +101,7 @@ def prepare(memory, context):
     for i in range(n):
         ties += 1.0 if scores[i] >= TIE * best else 0.0
     if GROUPS and memory.groups.numbers[F.group_floored] > 0.0:
-        favourites_of_groups(memory.groups, scores, best, ties)
+        favorites_of_groups(memory.groups, scores, best, ties)
         return
     for i in range(n):
         scores[i] = 1.0 / ties if scores[i] >= TIE * best else 0.0
@@ -226,7 +226,7 @@ def prepare_slate(memory, context, k):
     _, top, _ = frame(scores.shape[0], k, memory.groups.numbers[F.arm_floor])
     for i in range(scores.shape[0]):
         scores[i] = slope[i] * predicted[i]
-    favourites(scores, top, memory.scratch[T.step])
+    favorites(scores, top, memory.scratch[T.step])
     within_cap(memory.contexts[context, C.x], top, memory.scratch[T.held])
 
 

@@ -222,9 +222,9 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class AlphaFair(BasePolicy):
-    """Maximise the alpha-fair utility of the rewards of every arm over the whole run, with full information.
+    """Maximize the alpha-fair utility of the rewards of every arm over the whole run, with full information.
 
-    The utility is linearised at the current accounts: in round t, context j, the gain of arm i is
+    The utility is linearized at the current accounts: in round t, context j, the gain of arm i is
     $g_i = R_i^{-\\alpha} r_i(t)$, so an arm with few rewards has more weight. Each context runs its own gradient ascent
     on the simplex, with a step that adapts to its gradients,
 
@@ -243,7 +243,7 @@ class AlphaFair(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        Fairness, 0 to inf: 0 maximizes the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
         account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
         A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.

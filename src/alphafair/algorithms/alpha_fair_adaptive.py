@@ -35,7 +35,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class AlphaFairAdaptive(BasePolicy):
-    """Maximise the alpha-fair utility of the rewards of every arm: fast learning, mixed with a guaranteed learner.
+    """Maximize the alpha-fair utility of the rewards of every arm: fast learning, mixed with a guaranteed learner.
 
     A predictor estimates the reward of every arm in a context, from the arm's history, the context's long-run and
     recent history, and that of contexts of the same age; arms are scored by $R_i^{-\\alpha} m_i$. A learner with a
@@ -51,7 +51,7 @@ class AlphaFairAdaptive(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        Fairness, 0 to inf: 0 maximizes the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
         account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     feedback
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.

@@ -153,7 +153,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class AlphaFairBandit(BasePolicy):
-    """Maximise the alpha-fair utility of the rewards of every arm, with bandit feedback.
+    """Maximize the alpha-fair utility of the rewards of every arm, with bandit feedback.
 
     One scale-free bandit per context, one shared R. Pulling arm I in context c with reward r has the gain
     $g = R_I^{-\\alpha} r$; the learner of the context gets the loss $-g$, importance-weighted by the propensity of the
@@ -166,7 +166,7 @@ class AlphaFairBandit(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms; `grow` and `retire` change them later.
     alpha
-        Fairness, 0 to inf: 0 maximises the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
+        Fairness, 0 to inf: 0 maximizes the sum of rewards, 1 the Nash welfare (proportional fairness), inf the poorest
         account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
         A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.

@@ -4,7 +4,7 @@
 
 Only the n floors couple the contexts, so the dual has n variables d >= 0 (d = eta c in the paper):
 
-    p^j_i proportional to exp(-eta L^j_i + q_j d_i) ;   maximise  D(d) = nu sum d - sum_j log sum_i exp(...)
+    p^j_i proportional to exp(-eta L^j_i + q_j d_i) ;   maximize  D(d) = nu sum d - sum_j log sum_i exp(...)
     gradient  nu - sum_j q_j p^j_i ;   Hessian  -sum_j q_j^2 (diag p^j - p^j p^j')
 
 by projected Newton from the last d. If q is unknown: epochs of length 1, 2, 4, ...; each restarts with the frequencies
@@ -12,7 +12,7 @@ so far and a floor lowered by their possible error. Without a horizon T the rate
 and the error of an epoch is the one for T = its last round.
 
     d `dual` · nu `floor` (in force) · eta `rate` · p^j `p` · L^j `losses` · q_j `weight`
-    `log_normaliser` is that of p^j; the next epoch begins with update `next_epoch`, infinite if q is known
+    `log_normalizer` is that of p^j; the next epoch begins with update `next_epoch`, infinite if q is known
 """
 
 import math
@@ -34,7 +34,7 @@ from alphafair.values.arrays import Matrix, Vector, positions
 S = positions("pull_share", "horizon", "full", "weights_known")  # horizon: 0 if not given; full: full information
 N = positions("floor", "rate", "updates", "next_epoch")
 A = positions("dual")
-K = positions("weight", "visits", "log_normaliser")
+K = positions("weight", "visits", "log_normalizer")
 C = positions("p", "losses")
 TOLERANCE = 1e-13  # of a marginal
 MOST_STEPS = 200
@@ -44,7 +44,7 @@ LEAST_PROPENSITY = 1e-9  # a loss over less leaves too few digits in the exponen
 
 @kernel
 def _weigh(memory, context, rate, dual):
-    """Compute P of one context, and the log of its normaliser."""
+    """Compute P of one context, and the log of its normalizer."""
     n, own = dual.shape[0], memory.context_scalars[context]
     weight, p, losses = own[K.weight], memory.contexts[context, C.p], memory.contexts[context, C.losses]
     largest = -np.inf
@@ -58,12 +58,12 @@ def _weigh(memory, context, rate, dual):
         total += p[i]
     for i in range(n):
         p[i] /= total
-    own[K.log_normaliser] = largest + math.log(total)
+    own[K.log_normalizer] = largest + math.log(total)
 
 
 @kernel
 def _tally(memory, floor, dual, gradient):
-    """Return D(d), and write its gradient nu - sum_j q_j p^j, from P and the normalisers."""
+    """Return D(d), and write its gradient nu - sum_j q_j p^j, from P and the normalizers."""
     n = dual.shape[0]
     value = 0.0
     for i in range(n):
@@ -71,7 +71,7 @@ def _tally(memory, floor, dual, gradient):
         value += floor * dual[i]
     for j in range(memory.contexts.shape[0]):
         weight, p = memory.context_scalars[j, K.weight], memory.contexts[j, C.p]
-        value -= memory.context_scalars[j, K.log_normaliser]
+        value -= memory.context_scalars[j, K.log_normalizer]
         if weight > 0.0:
             for i in range(n):
                 gradient[i] -= weight * p[i]
@@ -102,7 +102,7 @@ def _free_arms(memory, dual, gradient, free):
         for i in range(n):
             dual[i] -= smallest
         for j in range(memory.contexts.shape[0]):
-            memory.context_scalars[j, K.log_normaliser] -= memory.context_scalars[j, K.weight] * smallest
+            memory.context_scalars[j, K.log_normalizer] -= memory.context_scalars[j, K.weight] * smallest
     n_free = 0
     rest = -1
     for i in range(n):
@@ -204,7 +204,7 @@ def _move(memory, rate, dual, start, direction, length):
 
 @kernel
 def _climb(memory, rate, floor, dual):
-    """Maximise D from the current `dual`, for which P is up to date; return whether it converged.
+    """Maximize D from the current `dual`, for which P is up to date; return whether it converged.
 
     Newton steps are damped by |gradient|: where P is nearly 0 or 1 the curvature is tiny and undamped steps useless.
     A damped step changes no weight by more than e^reach, and the reach follows the length of the last step.
@@ -318,7 +318,7 @@ def _start_epoch(memory):
         dual[i] = 0.0
     for j in range(n_contexts):
         memory.context_scalars[j, K.weight] = memory.context_scalars[j, K.visits] / updates
-        memory.context_scalars[j, K.log_normaliser] = math.log(n)
+        memory.context_scalars[j, K.log_normalizer] = math.log(n)
         for i in range(n):
             memory.contexts[j, C.p, i] = 1.0 / n
             memory.contexts[j, C.losses, i] = 0.0
@@ -376,7 +376,7 @@ def start_contexts(memory: Any) -> None:
     """Start uniform, with weight 0."""
     n = memory.contexts.shape[2]
     memory.contexts[:, C.p] = 1.0 / n
-    memory.context_scalars[:, K.log_normaliser] = math.log(n)
+    memory.context_scalars[:, K.log_normalizer] = math.log(n)
 
 
 def admit(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
@@ -410,7 +410,7 @@ def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class FairCB(BasePolicy):
-    """Maximise the sum of rewards while every arm is pulled in at least a share `pull_share` of all rounds.
+    """Maximize the sum of rewards while every arm is pulled in at least a share `pull_share` of all rounds.
 
     All contexts are solved together: with losses $L^j$ and context weights q,
 

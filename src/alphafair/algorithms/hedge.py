@@ -34,19 +34,19 @@ def current_rate(settings, rounds, n):
 
 @kernel
 def draw(memory, context, uniform, out):
-    """Write exp(eta (G - max G)), normalised, to `out` and draw an arm from it."""
+    """Write exp(eta (G - max G)), normalized, to `out` and draw an arm from it."""
     n = out.shape[0]
     sums = memory.arms[A.reward_sums]
     eta = current_rate(memory.settings, memory.scalars[N.rounds], n)
     largest = sums[0]
     for i in range(1, n):
         largest = max(largest, sums[i])
-    normaliser = 0.0
+    normalizer = 0.0
     for i in range(n):
         out[i] = math.exp(eta * (sums[i] - largest))
-        normaliser += out[i]
+        normalizer += out[i]
     for i in range(n):
-        out[i] /= normaliser
+        out[i] /= normalizer
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -73,7 +73,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class Hedge(BasePolicy):
-    """Maximise the sum of rewards, with full information; ignores contexts and fairness.
+    """Maximize the sum of rewards, with full information; ignores contexts and fairness.
 
     $p_i \\propto \\exp(\\eta \\sum_t r_i(t))$, kept as logarithms. With a known horizon T,
     $\\eta = \\sqrt{8 \\ln n / T}$ has regret at most $\\sqrt{T \\ln n / 2}$; without one, round t uses

@@ -136,7 +136,7 @@ class IndependentAlphaFair(BasePolicy):
     """Be fair within every context instead of across contexts: the baseline for the coupling of `AlphaFair`.
 
     Context j has its own accounts $R^j$ and takes the same steps on $g_i = (R^j_i)^{-\\alpha} r_i(t)$. An arm that
-    is worst in a context is then favoured there too, which fairness over the whole run does not require. From
+    is worst in a context is then favored there too, which fairness over the whole run does not require. From
     alpha = 1 on, $g$ is the gradient of the welfare of the context's accounts, $g_i = (W^j/R^j_i)^\\alpha r_i(t)/N$.
 
     Parameters

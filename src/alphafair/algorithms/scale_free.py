@@ -50,7 +50,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class ScaleFree(BasePolicy):
-    """Maximise the sum of rewards of any size and sign, with bandit feedback; ignores contexts.
+    """Maximize the sum of rewards of any size and sign, with bandit feedback; ignores contexts.
 
     Follow the leader with a log barrier,
     $p = \\arg\\min_p \\langle p, L \\rangle - \\frac1\\eta \\sum_k \\log p_k$, on importance-weighted losses

@@ -65,7 +65,7 @@ class Uniform(BasePolicy):
     n_contexts, n_arms
         Numbers of contexts and arms.
     feedback
-        What `update` takes, and how a run is recorded: `"bandit"` (realised rewards) or `"full"` (expected ones).
+        What `update` takes, and how a run is recorded: `"bandit"` (realized rewards) or `"full"` (expected ones).
     seed
         Seed of `choose` without `rng`.
 

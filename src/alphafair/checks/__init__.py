@@ -65,7 +65,7 @@ def run_checks(
     """Run all checks, and yield their results."""
     if not __debug__:
         repair = "Run it without -O and without PYTHONOPTIMIZE, which disable assertions."
-        raise InvalidArgument("Python", "run with assertions", "optimised mode", repair)
+        raise InvalidArgument("Python", "run with assertions", "optimized mode", repair)
     subject = Subject(policy_class, settings or {})
     for name, check in CHECKS.items():
         if on_start is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from alphafair.values import Stream
 
-ALPHA_HELP = "0 to inf: 0 maximises the sum of rewards, 1 proportional fairness, inf the poorest arm"
+ALPHA_HELP = "0 to inf: 0 maximizes the sum of rewards, 1 proportional fairness, inf the poorest arm"
 Alpha = Annotated[float, typer.Option("--alpha", metavar="X", help=f"Fairness, {ALPHA_HELP}.")]
 Context = Annotated[str, typer.Option("--context", metavar="COLUMN", help="The file's column of contexts.")]
 Arms = Annotated[

@@ -165,10 +165,10 @@ def _print(console: Console, result: CheckResult) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    mark, colour = ("pass", "green") if result.passed else ("FAIL", "bold red")
+    mark, color = ("pass", "green") if result.passed else ("FAIL", "bold red")
     if _does_not_apply(result):
-        mark, colour = "skip", "dim"
-    line = Text.assemble((mark, colour), f"  {_words(result.name):<36}", (f"{result.seconds:7.2f} s", "dim"))
+        mark, color = "skip", "dim"
+    line = Text.assemble((mark, color), f"  {_words(result.name):<36}", (f"{result.seconds:7.2f} s", "dim"))
     console.print(line)
     if result.message:
         console.print(Padding(Text(result.message, style="dim" if result.passed else ""), (0, 0, 0, 6)))

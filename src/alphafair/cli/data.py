@@ -21,7 +21,7 @@ def show_list() -> None:
     for name, dataset in downloads.DATASETS.items():
         here = "here" if downloads.path_of(name).exists() else "-"
         typer.echo(f"{name:<{width}}  {dataset.megabytes:>4} MB  {here:<4}  {dataset.holds}")
-    typer.echo(f"\nDownload one with: alphafair data get NAME. {downloads.LICENCE}")
+    typer.echo(f"\nDownload one with: alphafair data get NAME. {downloads.LICENSE}")
 
 
 @app.command("get")
@@ -35,7 +35,7 @@ def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name shown b
 
     validate.choice("NAME", name, downloads.DATASETS)
     path = downloads.get(name, progress=True)
-    typer.echo(downloads.LICENCE, err=True)
+    typer.echo(downloads.LICENSE, err=True)
     typer.echo(path)
 
 

@@ -14,7 +14,7 @@ from alphafair.cli._shared import AsJson, Dask, Insecure, Workers, chosen_execut
 
 CURVES = ("welfare", "average_reward", "jain_index", "least_share", "greatest_share")
 OPTIMA = {
-    "realised": "the rewards of all arms in these rounds, including chance",
+    "realized": "the rewards of all arms in these rounds, including chance",
     "expected": "the expected rewards of all arms in these rounds' contexts",
 }
 
@@ -47,10 +47,10 @@ def command(
         str,
         typer.Option(
             metavar="NAME",
-            help="The optimum that the bands cover: realised, the best for the rewards of these rounds, including "
+            help="The optimum that the bands cover: realized, the best for the rewards of these rounds, including "
             "chance, or expected, the best for the expected rewards in their contexts.",
         ),
-    ] = "realised",
+    ] = "realized",
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     confidence: _logs.Confidence = 0.95,

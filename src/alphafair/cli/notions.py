@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from alphafair.lab.notions import NotionsResults
 
-SHOWN = ("reward", "least_pulls", "lapse", "rate_shortfall", "merit", "favoured", "envy", "proportional", "wait")
+SHOWN = ("reward", "least_pulls", "lapse", "rate_shortfall", "merit", "favored", "envy", "proportional", "wait")
 
 
 def command(

@@ -48,7 +48,7 @@ def command(
 
     Without --data the ratings are MovieLens latest-small: the repository's copy, or a download (1 MB, once).
     """
-    from alphafair.data.downloads import LICENCE
+    from alphafair.data.downloads import LICENSE
     from alphafair.lab.reproduction import Data, reproduce
 
     if data is not None and not data.exists():
@@ -56,7 +56,7 @@ def command(
     words = ["alphafair", "reproduce", *(["--data", str(data)] if data else []), *(["--smoke"] if smoke else [])]
     with chosen_executor(workers, dask, insecure) as executor:
         if data is None and not smoke:
-            typer.echo(LICENCE, err=True)
+            typer.echo(LICENSE, err=True)
         make = partial(reproduce, Data(data), smoke=smoke, executor=executor)
         make_page(make, _print_claims, output, words, show)
 
@@ -73,7 +73,7 @@ def _print_claims(console: Console, results: Results) -> None:
     for heading in ("verdict", "claim", "measured", "source"):
         table.add_column(heading)
     for claim in results.claims:
-        colour = {HOLDS: "green", FAILS: "red", OPEN: "yellow"}[claim.verdict]
+        color = {HOLDS: "green", FAILS: "red", OPEN: "yellow"}[claim.verdict]
         cells = (f"{claim.id}  {claim.claim}", claim.measured, claim.source)
-        table.add_row(f"[{colour}]{claim.verdict}[/]", *map(escape, cells))
+        table.add_row(f"[{color}]{claim.verdict}[/]", *map(escape, cells))
     console.print(table)

@@ -75,7 +75,7 @@ DATASETS = {
         ),
     )
 }
-LICENCE = (
+LICENSE = (
     "MovieLens data belong to GroupLens, University of Minnesota: for research, not for commercial use without their "
     "permission; see the README in the zip for the terms."
 )

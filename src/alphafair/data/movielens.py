@@ -1,7 +1,7 @@
 """MovieLens ratings as a stream: users are contexts, genres are arms, every rating is a round.
 
-The data belong to GroupLens and have their own licence: free for research, not for commercial use without permission.
-So no distribution of this package contains them. The repository has a copy of latest-small, with its licence, in
+The data belong to GroupLens and have their own license: free for research, not for commercial use without permission.
+So no distribution of this package contains them. The repository has a copy of latest-small, with its license, in
 `data/ml-latest-small`; elsewhere it is downloaded once, see `alphafair.data.downloads`.
 
 The ratings are read some megabytes at a time and kept as three numbers per row, and the stream points into one row of

@@ -143,7 +143,7 @@ class DecisionCache:
 class IdGenerator:
     """Ids of 32 hexadecimal digits: eight from the clock, and 96 random bits, which cannot be guessed.
 
-    Ids that are made together start alike, so they are neighbours in the index of ids, and a commit writes few of its
+    Ids that are made together start alike, so they are neighbors in the index of ids, and a commit writes few of its
     pages. The random numbers come from the system, not from the generator that draws arms, which could be inferred from
     many ids. A `seed` makes ids repeatable, for tests: a counter replaces the clock.
     """

@@ -219,7 +219,7 @@ def _of_arms(log: AnyLog) -> Iterator[Finding]:
 def inverse_propensities(log: AnyLog) -> InversePropensities:
     """The mean of 1{arm shown}/p over the rounds in which an arm was available, which is 1 if propensities are true."""
     uniform = np.full((1, log.n_contexts, log.n_arms), 1.0 / log.n_arms)  # weights 1/(n p)
-    scores = score(log, [Scoring(uniform, ESTIMATORS["ips"], renormalise=False)])[0]
+    scores = score(log, [Scoring(uniform, ESTIMATORS["ips"], renormalize=False)])[0]
     weights, seen = scores.arm_weights, np.flatnonzero(scores.arm_weights[WEIGHT])
     n_rounds = log.n_arms * scores.expected[seen]  # with each arm available
     means, squares = (log.n_arms**power * weights[row, seen] / n_rounds for power, row in ((1, WEIGHT), (2, SQUARE)))

@@ -148,11 +148,11 @@ def evaluate(
         A `Log`, or a `LogFile` that is too large for memory; rewards of at least 0.
     distributions
         The policy: (n_contexts, n_arms), rows that sum to 1. In rounds in which not all arms were available they are
-        renormalised over those that were, and uniform over them where all of those have probability 0.
+        renormalized over those that were, and uniform over them where all of those have probability 0.
     alpha
         Fairness, 0 to inf, of alpha-performance and welfare.
     estimator
-        "ips" inverse propensity, "snips" self-normalised, "dr" doubly robust, "clipped" inverse propensity with large
+        "ips" inverse propensity, "snips" self-normalized, "dr" doubly robust, "clipped" inverse propensity with large
         weights cut, "switch" doubly robust with the model alone where weights are large. docs/howto/evaluate_a_log.md
         has the formulas.
     groups

@@ -14,7 +14,7 @@ row itself out, so that its reward is not used to correct itself:
 with n the number of rows and S the sum of rewards of the arm, in the context and everywhere. For all other arms the row
 has no part in the model as it is.
 
-Where not all arms were available, pi is restricted to those that were: renormalised over them, as policies do with
+Where not all arms were available, pi is restricted to those that were: renormalized over them, as policies do with
 masks, or set to 0 for the others.
 
 Scores are summed within clusters of rows. Each cluster belongs to a fold, and each fold has a policy of its own, so
@@ -57,7 +57,7 @@ MOST_FREEDOM = 1000  # of Student's t, which is nearly normal then
 class Estimator(NamedTuple):
     """How a row is weighted; see the formula above. A weight is large if it exceeds the root of the number of rows.
 
-    A model has no use for normalised weights, so `mean` is one of three: scores per round, per weight, or of what the
+    A model has no use for normalized weights, so `mean` is one of three: scores per round, per weight, or of what the
     model leaves over.
     """
 
@@ -122,9 +122,9 @@ def add_weight(sums, arm, weight, reward):
 
 
 @kernel
-def restrict(p, available, renormalise):
+def restrict(p, available, renormalize):
     """Restrict a distribution to the available arms, in place."""
-    if renormalise:
+    if renormalize:
         mask_distribution(p, available)
     else:
         for i in range(p.shape[0]):
@@ -132,7 +132,7 @@ def restrict(p, available, renormalise):
 
 
 @long_kernel
-def add_rows(rows, policies, folds, model, with_model, threshold, beyond, renormalise, tally):
+def add_rows(rows, policies, folds, model, with_model, threshold, beyond, renormalize, tally):
     """Add the scores of the rows to their clusters; `folds` has the fold of every cluster."""
     n = policies.shape[2]
     p = np.empty(n)
@@ -143,7 +143,7 @@ def add_rows(rows, policies, folds, model, with_model, threshold, beyond, renorm
         for i in range(first, last):
             p[i] = policies[fold, context, i]
         if rows.of_sets[t] >= 0:
-            restrict(p, rows.sets[rows.of_sets[t]], renormalise)
+            restrict(p, rows.sets[rows.of_sets[t]], renormalize)
             for i in range(n):
                 tally.expected[context, i] += p[i]
                 tally.available[context, i] += 1.0 if rows.sets[rows.of_sets[t], i] else 0.0
@@ -172,7 +172,7 @@ class Scoring(NamedTuple):
     estimator: Estimator
     model: Model | None = None  # for estimators with one
     folds: NDArray[np.int64] | None = None  # of clusters; None for a single fold
-    renormalise: bool = True  # over the available arms, or else set to 0 for the others
+    renormalize: bool = True  # over the available arms, or else set to 0 for the others
 
 
 class ScoreSums:
@@ -189,7 +189,7 @@ class ScoreSums:
 
     def add(self, rows: Rows) -> None:
         policies, estimator = self.scoring.policies, self.scoring.estimator
-        settings = (self._folds, self._model, estimator.with_model, *self._limits, self.scoring.renormalise)
+        settings = (self._folds, self._model, estimator.with_model, *self._limits, self.scoring.renormalize)
         add_rows(rows, policies, *settings, self.tally)
 
     @property

@@ -92,9 +92,9 @@ def jain(earned: Vector, drawn: Matrix, level: Level) -> Interval:
     squared, noise = float(d @ d) / n, float(np.trace(covariance)) / n
     along = float(d @ covariance @ d) / (n * max(float(d @ d), 1e-300))
     pure = 2.0 * float((covariance**2).sum()) / n**2
-    centre = squared - noise + 2.0 * z * z * along
-    root = np.sqrt(max(0.0, centre**2 - (squared - noise) ** 2 + z * z * pure))
-    low, high = 1.0 / (1.0 + max(0.0, centre + root)), 1.0 / (1.0 + max(0.0, centre - root))
+    center = squared - noise + 2.0 * z * z * along
+    root = np.sqrt(max(0.0, center**2 - (squared - noise) ** 2 + z * z * pure))
+    low, high = 1.0 / (1.0 + max(0.0, center + root)), 1.0 / (1.0 + max(0.0, center - root))
     spread = np.sqrt(4.0 * max(0.0, squared - noise) * along + pure)
     value = 1.0 / (1.0 + max(0.0, squared - noise)) if noise > 0.5 * spread else plain
     return Interval(float(np.clip(value, low, high)), float(low), float(high))

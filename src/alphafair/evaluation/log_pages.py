@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOUR = "#0072B2"
+COLOR = "#0072B2"
 WARNING = "#D55E00"
 MOST_ROWS = 40
 SHARES = ("least_share", "greatest_share")
@@ -95,8 +95,8 @@ def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
             axes = figure.add_axes((left / figures.WIDTH, bottom / 5.2, 2.55 / figures.WIDTH, (panel - 0.3) / 5.2))
             value, low, high = found.curve(metric)
             places = figures.alpha_positions(found.alphas)
-            axes.fill_between(places, low, high, color=COLOUR, alpha=0.22, linewidth=0.0)
-            axes.plot(places, value, color=COLOUR, marker="o", markersize=3.5)
+            axes.fill_between(places, low, high, color=COLOR, alpha=0.22, linewidth=0.0)
+            axes.plot(places, value, color=COLOR, marker="o", markersize=3.5)
             figures.alpha_axis(axes, float(found.alphas[-1]))
             if np.isnan(value).all():
                 axes.text(0.5, 0.5, "do not use", transform=axes.transAxes, ha="center", va="center", fontsize=8)
@@ -131,10 +131,10 @@ def draw_propensities(found: Diagnosis) -> Figure:
         axes = figure.add_axes((left / figures.WIDTH, 0.5 / height, *size))
         axes.axvline(1.0, color=figures.INK, linewidth=0.9)
         for row, k in enumerate(order):
-            colour = WARNING if checked.off[k] else COLOUR
+            color = WARNING if checked.off[k] else COLOR
             reach = checked.noise[k]
             axes.plot([1.0 - reach, 1.0 + reach], [row, row], color=figures.FAINT, linewidth=4.0, alpha=0.4)
-            axes.plot([checked.means[k]], [row], color=colour, marker="o", markersize=4.0)
+            axes.plot([checked.means[k]], [row], color=color, marker="o", markersize=4.0)
         axes.set_ylim(len(order) - 0.5, -0.5)
         axes.set_yticks(range(len(order)), names, fontsize=figures.LABEL_SIZE)
         axes.grid(visible=False, axis="y")
@@ -145,7 +145,7 @@ def draw_propensities(found: Diagnosis) -> Figure:
 def _draw_interval(axes: Axes, row: int, found: Interval) -> None:
     value, low, high = found
     if np.isfinite(value):
-        axes.plot([low, high], [row, row], color=COLOUR, linewidth=2.4, alpha=0.45, solid_capstyle="butt")
-        axes.plot([value], [row], color=COLOUR, marker="o", markersize=4.5)
+        axes.plot([low, high], [row, row], color=COLOR, linewidth=2.4, alpha=0.45, solid_capstyle="butt")
+        axes.plot([value], [row], color=COLOR, marker="o", markersize=4.5)
     else:
         axes.text(0.5, row, "do not use", transform=axes.get_yaxis_transform(), ha="center", va="center", fontsize=8)

@@ -358,7 +358,7 @@ def folds_of(n_clusters: int) -> NDArray[np.int64]:
 
 
 def scatter(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A pseudorandom number for every number: the finaliser of SplitMix64 (Steele et al., 2014)."""
+    """A pseudorandom number for every number: the finalizer of SplitMix64 (Steele et al., 2014)."""
     x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

@@ -2,8 +2,8 @@
 
 The best fixed policy has a distribution for every situation, which is a context with a set of available arms. Its
 rewards depend only on how often it shows each arm in each context, if the reward of an arm does not depend on which
-others are available. One table shows arms as often, up to any precision: weights u per context and arm, renormalised
-over the set S of available arms, u_i / sum_{k in S} u_k. They maximise the concave likelihood
+others are available. One table shows arms as often, up to any precision: weights u per context and arm, renormalized
+over the set S of available arms, u_i / sum_{k in S} u_k. They maximize the concave likelihood
 
     sum_i E_i log u_i - sum_S n_S log sum_{k in S} u_k,     where arm i is expected E_i times
 
@@ -164,7 +164,7 @@ class Situations(NamedTuple):
         return self.by_context(self.parts[:, None] * distributions)
 
     def table(self, shown: Matrix) -> Matrix:
-        """The table (n_contexts, n_arms) that shows arms as often as this, renormalised over what is available."""
+        """The table (n_contexts, n_arms) that shows arms as often as this, renormalized over what is available."""
         rates = divide(shown, self.available, np.zeros_like(shown))
         logs = np.where(rates > 0.0, np.log(np.maximum(rates, 1e-12)), np.where(self.available > 0.0, -28.0, -np.inf))
         for _ in range(SWEEPS):
@@ -197,7 +197,7 @@ class Situations(NamedTuple):
 def fair_policy(log: AnyLog, alpha: float = 0.9, *, groups: GroupsLike | None = None) -> Matrix:
     """The best fixed policy for a log's rounds, by the model of its rewards: (n_contexts, n_arms).
 
-    Where not all arms are available, renormalise it over those that are.
+    Where not all arms are available, renormalize it over those that are.
     """
     check_log(log)
     resolved, found = arm_groups(groups, log.n_arms), survey(log)
@@ -208,7 +208,7 @@ def logged_policy(log: AnyLog) -> Matrix:
     """The frequency of every arm in every context of the log: (n_contexts, n_arms). Contexts without rows are uniform.
 
     Where not all arms were always available, it is the table that shows every arm as often as the log did once it is
-    renormalised over the available ones.
+    renormalized over the available ones.
     """
     check_log(log)
     return logged_distributions(survey(log))
@@ -226,12 +226,12 @@ class Best(NamedTuple):
     """The best fixed policy for some totals, and its accounts.
 
     Where not all arms were always available, `shown` is how often it shows each arm of a context while that is
-    available: not a distribution, to be scored with renormalise=False.
+    available: not a distribution, to be scored with renormalize=False.
     """
 
     shown: Matrix
     accounts: Vector
-    distributions: Callable[[], Matrix]  # the policy as a table, to be renormalised over the available arms
+    distributions: Callable[[], Matrix]  # the policy as a table, to be renormalized over the available arms
 
 
 def best_policy(totals: Matrix, alpha: float, groups: ArmGroups, situations: Situations | None) -> Best:
@@ -249,7 +249,7 @@ def best_policy(totals: Matrix, alpha: float, groups: ArmGroups, situations: Sit
 
 
 def raise_to_floors(table: Matrix, groups: ArmGroups) -> Matrix:
-    """A table that keeps the floors; renormalising over fewer arms only raises the probabilities of arms."""
+    """A table that keeps the floors; renormalizing over fewer arms only raises the probabilities of arms."""
     base = np.full_like(table, groups.arm_floor)
     if groups.floored:
         inside = groups.of_arms == np.arange(groups.n_groups)[:, None]  # (n_groups, n_arms)

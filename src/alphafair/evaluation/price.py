@@ -36,7 +36,7 @@ from alphafair.values import Interval, Matrix, Vector
 
 ALPHAS = (*(k / 10 for k in range(10)), 0.99, 1.0, 2.0, 5.0, math.inf)
 SEVERITY: tuple[Verdict, ...] = ("trustworthy", "thin", "do not use")
-OPTIMA = ("realised", "expected")  # of which rewards
+OPTIMA = ("realized", "expected")  # of which rewards
 N_DRAWS = 20  # of plausible rewards
 MOST_SUMS = 1 << 25  # numbers: the sums of one pass, which are 256 MB
 
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 class Frontier:
     """The best fixed policies along alpha, from a log.
 
-    The `optimum` is that of the rewards of every arm in these rounds ("realised"), or of their expectations given the
+    The `optimum` is that of the rewards of every arm in these rounds ("realized"), or of their expectations given the
     rounds' contexts ("expected"). Neither is known. A policy learned from one half of the rounds and scored on the
     other (`held_out`) is worse than the optimum, one scored on the rounds that it was learned from (`flattered`) looks
     better, and the optimum of rewards that are plausible given the log (`plausible`) is spread around it. The band of
@@ -62,7 +62,7 @@ class Frontier:
 
     alphas: Vector
     confidence: float
-    optimum: str  # "realised" or "expected"
+    optimum: str  # "realized" or "expected"
     held_out: tuple[Estimate, ...]
     flattered: tuple[Estimate, ...]
     plausible: tuple[dict[str, Interval], ...]  # by metric
@@ -153,7 +153,7 @@ def frontier(
     log: AnyLog,
     alphas: Sequence[float] = ALPHAS,
     *,
-    optimum: str = "realised",
+    optimum: str = "realized",
     estimator: str = "dr",
     groups: GroupsLike | None = None,
     confidence: float = 0.95,
@@ -170,11 +170,11 @@ def frontier(
         A `Log` or a `LogFile`. Where not all arms were always available, the optimum is over policies with a
         distribution for every context and set of available arms, assuming that the reward of an arm in a context does
         not depend on which others are available. `distributions` are tables that show arms as often once they are
-        renormalised over the available ones.
+        renormalized over the available ones.
     alphas
         In increasing order, from 0 to inf. Costs are relative to the first, so begin with 0.
     optimum
-        The optimum that the bands cover: "realised", the best fixed policy for the rewards of these very rounds,
+        The optimum that the bands cover: "realized", the best fixed policy for the rewards of these very rounds,
         including chance, which regret is measured against; or "expected", the best fixed policy for the expected
         rewards in these rounds' contexts, which applies to other rounds like them. The first is better, since it
         profits from chance. Policies and held-out values are the same.
@@ -249,7 +249,7 @@ class Problems(NamedTuple):
 
 def _own_rounds(shown: Matrix, model: Any) -> Scoring:
     """The best policy for robust totals, scored on the rounds that these are from."""
-    return Scoring(shown[None], ESTIMATORS["dr"], model, renormalise=False)
+    return Scoring(shown[None], ESTIMATORS["dr"], model, renormalize=False)
 
 
 def _plausible(earned: Matrix, same: Resampled, options: Options) -> dict[str, Interval]:
@@ -304,7 +304,7 @@ def regret(
 
     With x the true best policy, the optimum of estimated totals is at least the value of x under those totals, which is
     an estimate of OPT without bias. So that optimum and the upper half of its own interval bound OPT at the confidence
-    level, whether x is best for the realised or for the expected rewards of these rounds (`optimum` of `frontier`).
+    level, whether x is best for the realized or for the expected rewards of these rounds (`optimum` of `frontier`).
     `executor` is as in `evaluate`.
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams

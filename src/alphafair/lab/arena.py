@@ -114,7 +114,7 @@ SCENARIOS = Plan(
         _scenario("ratings-late", "ratings, 10 late", Generated("movielens_small", n_first=20_000), delay=10),
         _scenario("settled", "settled lowered", Generated("adversary", (("kind", "settled"), *SEEN))),
         _scenario("largest", "largest p lowered", Generated("adversary", (("kind", "largest"), *SEEN))),
-        _scenario("halving", "favourite halved", Generated("adversary", (("kind", "halving"), *SEEN))),
+        _scenario("halving", "favorite halved", Generated("adversary", (("kind", "halving"), *SEEN))),
     )
 )
 FEATURE_SCENARIOS = Plan(

@@ -52,7 +52,7 @@ READINGS = {  # unit
 READING_STYLES: tuple[tuple[str, Dashes], ...] = (("o", "-"), ("s", (0, (4.0, 1.5))), ("^", (0, (1.5, 1.2))))
 OURS = policy_style(paper.ALPHA_FAIR.policy)
 MARKERS = ("o", "s", "^", "D", "v", "P")
-MARKED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # labelled values of alpha, or the nearest that was run
+MARKED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # labeled values of alpha, or the nearest that was run
 
 
 # notes under a title
@@ -123,7 +123,7 @@ def readings(run: OverTime, title: str) -> Figure:
     """The differences to the default in alpha-performance and in Jain's index."""
     panels = {
         unit: [
-            Line(label, Style(OURS.colour, marker), dashes, run.rounds, values)
+            Line(label, Style(OURS.color, marker), dashes, run.rounds, values)
             for (marker, dashes), (label, values) in zip(READING_STYLES, run.differences(metric).items(), strict=True)
         ]
         for metric, unit in READINGS.items()
@@ -161,8 +161,8 @@ def price(run: OverAlpha, title: str) -> Figure:
     marks = sorted({int(np.abs(alphas - alpha).argmin()) for alpha in MARKED})
     with figures.page(title, (sizes_note(run), f"one point per value of {ALPHA}", data_note(run))) as (figure, top):
         axes = figures.add_axes(figure, top)
-        axes.plot(jain, reward, color=OURS.colour, linewidth=1.2, marker=".", markersize=4, gid="price")
-        axes.plot(jain[marks], reward[marks], color=OURS.colour, marker=OURS.marker, markersize=7, linestyle="none")
+        axes.plot(jain, reward, color=OURS.color, linewidth=1.2, marker=".", markersize=4, gid="price")
+        axes.plot(jain[marks], reward[marks], color=OURS.color, marker=OURS.marker, markersize=7, linestyle="none")
         axes.set(xlabel=OVER_ALPHA["jain_index"][1], ylabel=OVER_ALPHA["average_reward"][1])
         axes.margins(0.12, 0.12)
         axes.grid(axis="x")
@@ -204,7 +204,7 @@ def impossibility(run: Limits, title: str) -> Figure:
     lines = [
         Line(
             f"{ALPHA} = {alpha:g}, limit {limit:.4f}",
-            Style(OURS.colour, marker),
+            Style(OURS.color, marker),
             "-",
             run.halves,
             Interval.exact(ratios),
@@ -299,10 +299,10 @@ def who_gets_what(run: OverTime, title: str) -> Figure:
 
 
 def _column(axes: Axes, label: str, style: Style, rewards: Vector, equal: float) -> None:
-    (colour, marker), rows = style, np.arange(len(rewards))
+    (color, marker), rows = style, np.arange(len(rewards))
     axes.set_xscale("log")
-    axes.hlines(rows, equal, rewards, color=colour, linewidth=2.2, alpha=0.4)
-    axes.plot(rewards, rows, color=colour, marker=marker, markersize=4.5, linestyle="none", gid=label, clip_on=False)
+    axes.hlines(rows, equal, rewards, color=color, linewidth=2.2, alpha=0.4)
+    axes.plot(rewards, rows, color=color, marker=marker, markersize=4.5, linestyle="none", gid=label, clip_on=False)
     axes.axvline(equal, color=INK, linewidth=0.9)
     axes.set_ylim(len(rewards) - 0.4, -0.6)
     axes.grid(axis="x")
@@ -335,9 +335,9 @@ def toy(run: Sign, title: str) -> Figure:
     with figures.page(title, [note], 1.75 + 0.5 * len(shares)) as (figure, top):
         axes = figures.add_axes(figure, top, left=0.3 + figures.WIDTH * figures.widest(figure, [*shares]))
         for row, (label, parts) in enumerate(shares.items()):
-            colour, start = np.array(to_rgb(policy_style(run.contenders[label].policy).colour)), 0.0
+            color, start = np.array(to_rgb(policy_style(run.contenders[label].policy).color)), 0.0
             for rank, (pay, share) in enumerate(zip(run.toy.arms, parts, strict=True)):
-                shade = tuple((1.0 - (1.0 - 0.4 * rank) * (1.0 - colour)).tolist())
+                shade = tuple((1.0 - (1.0 - 0.4 * rank) * (1.0 - color)).tolist())
                 axes.barh(row, 100.0 * share, left=start, height=0.62, color=shade, edgecolor="white", linewidth=1.0)
                 if share > 0.12:
                     ink = "white" if np.dot(shade, (0.299, 0.587, 0.114)) < 0.55 else INK
@@ -462,7 +462,7 @@ def _legend(figure: Figure, labels: Mapping[str, str], top: float) -> None:
     """Every policy once, with its marker, below the notes."""
     styles = [policy_style(policy) for policy in labels]
     marks = [
-        Line2D([], [], color=style.colour, marker=style.marker, markersize=4.5, linestyle="none") for style in styles
+        Line2D([], [], color=style.color, marker=style.marker, markersize=4.5, linestyle="none") for style in styles
     ]
     place = (0.1 / figures.WIDTH, (top + 0.2) / figure.get_figheight())
     options = {"frameon": False, "fontsize": LABEL_SIZE, "handletextpad": 0.1, "columnspacing": 1.0}

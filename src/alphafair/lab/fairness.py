@@ -3,7 +3,7 @@
 Three sorts of measures. From the rewards and the pulls alone, as a `Log` has them: reward, welfare, Jain's index, least
 reward, least pulls, lapse, shortfall of rates, instability, longest wait. From the rewards of all arms as well, which a
 `Stream` knows: envy and proportional share (of the arms played, if probabilities are not known), the least context.
-From the probabilities of all rounds: least probability, merit, favouring, bounds of groups, Nash welfare of the rounds.
+From the probabilities of all rounds: least probability, merit, favoring, bounds of groups, Nash welfare of the rounds.
 What cannot be known is None.
 """
 
@@ -76,7 +76,7 @@ class Fairness(NamedTuple):
     least_context: float | None = None  # min over contexts of mean reward over the mean best mu; 1
     least_probability: float | None = None  # n min p over rounds and arms; 1
     merit: float | None = None  # `metrics.merit_distance`; 0
-    favoured: float | None = None  # `metrics.favouring`; 0
+    favored: float | None = None  # `metrics.favoring`; 0
     outside_bounds: float | None = None  # mean over rounds of how far p(group) of the context is outside; 0
     nash_rounds: float | None = None  # exp mean log of sum_i p_ti mu_i; high
 
@@ -103,7 +103,7 @@ MEASURES: Mapping[str, Measure] = {  # in the order of columns
     "lapse": Measure("lapse", "the most pulls that an arm was behind its promise; at most 0", "{:,.0f}".format, True),
     "rate_shortfall": Measure("rate short", "the part of a promised reward that an arm lacks; 0", "{:.0%}".format),
     "merit": Measure("merit", "distance of exposure to merit; 0", _TWO),
-    "favoured": Measure("favoured", "by how much a worse arm is favoured; 0", _TWO),
+    "favored": Measure("favored", "by how much a worse arm is favored; 0", _TWO),
     "outside_bounds": Measure("halves", "how far half of the arms is outside its bounds; 0", _TWO),
     "envy": Measure("envy", "how much better off an arm would be in the rounds of another; 0", _TWO, True),
     "proportional": Measure("prop.", "the least account over an n-th of all it could be; at least 1", _TWO),
@@ -176,7 +176,7 @@ def fairness_of(
     return found._replace(
         least_probability=n * float(p.min()),
         merit=metrics.merit_distance(p, np.exp(promises.slope * means)),
-        favoured=metrics.favouring(p, means),
+        favored=metrics.favoring(p, means),
         outside_bounds=float((outside * counts).sum() / counts.sum()),
         nash_rounds=float(np.exp(np.log(expected).mean())),
     )

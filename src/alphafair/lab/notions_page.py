@@ -42,7 +42,7 @@ INTRODUCTION = (
     "Promised are half an equal share of the pulls, half of what uniform play gives every arm, and 0.4 to 0.6 of the "
     "probability for the arms with even numbers; merit is exp(4 μ) of the mean reward of an arm in its context. All "
     "policies play with bandit feedback, a learner for each context unless one context is said. The widths .1 and .3, "
-    "eta 100 and c .1 were chosen on these worlds, in favour of those policies."
+    "eta 100 and c .1 were chosen on these worlds, in favor of those policies."
 )
 
 
@@ -64,12 +64,12 @@ def chart(worlds: Sequence[WorldResults], measure: str, title: str) -> Figure:
                 values = row.measures.get(measure)
                 if values is None:
                     continue
-                colour, marker = policy_style(row.policy)
-                axes.plot([min(values), max(values)], [at, at], color=colour, linewidth=2.0, alpha=0.4)
+                color, marker = policy_style(row.policy)
+                axes.plot([min(values), max(values)], [at, at], color=color, linewidth=2.0, alpha=0.4)
                 axes.plot(
                     [np.mean(values)],
                     [at],
-                    color=colour,
+                    color=color,
                     marker=marker,
                     markersize=3.6,
                     linestyle="none",

@@ -70,13 +70,13 @@ class Contender:
         return "alpha" in accepted(KINDS[self.policy], {"alpha": 0.0})
 
     @property
-    def unlabelled(self) -> dict[str, Any]:
+    def unlabeled(self) -> dict[str, Any]:
         return {"policy": self.policy, **dict(self.settings)}
 
     @property
     def key(self) -> str:
         """Identifies the contender in tables, whatever its label is."""
-        return short_digest(self.unlabelled)
+        return short_digest(self.unlabeled)
 
     def make(self, stream: Stream, alpha: float) -> BasePolicy:
         """The policy for these rounds, with everything that its constructor asks for."""
@@ -326,7 +326,7 @@ class Experiment:
         """Everything that the tables depend on, given the rounds of the first seed."""
         return {
             "rounds": {"kind": type(self.rounds).__name__, **asdict(self.rounds), "first": stream_digest(first)},
-            "contenders": [contender.unlabelled for contender in self.players],
+            "contenders": [contender.unlabeled for contender in self.players],
             "alphas": self.alphas,
             "n_seeds": self.n_seeds,
             "n_records": self.n_records,

@@ -48,13 +48,13 @@ class Code:
 class Column:
     title: str
     is_number: bool = False
-    is_labelled: bool = True  # on a narrow screen, where cells are below each other
-    colour: str = ""  # of a dot before the title
+    is_labeled: bool = True  # on a narrow screen, where cells are below each other
+    color: str = ""  # of a dot before the title
 
     @property
     def lines(self) -> list[str]:
         """The title of a column of numbers is broken into words, and stands below its dot."""
-        return ["", *self.title.split(" ")][not self.colour :] if self.is_number else [self.title]
+        return ["", *self.title.split(" ")][not self.color :] if self.is_number else [self.title]
 
     @property
     def style(self) -> str:
@@ -66,7 +66,7 @@ class Cell:
     text: str
     notes: tuple[str, ...] = ()  # in small print
     style: str = ""  # a class of report.css; by default that of its column
-    colour: str = ""  # of a dot before the text
+    color: str = ""  # of a dot before the text
 
 
 @dataclass(frozen=True)
@@ -273,8 +273,8 @@ def claims_table(results: Results) -> Table:
         rows.append(Row((Cell(claim.id), verdict_cell, *map(Cell, (claim.claim, claim.measured, source)))))
     columns = (
         Column(""),
-        Column("verdict", is_labelled=False),
-        Column("claim", is_labelled=False),
+        Column("verdict", is_labeled=False),
+        Column("claim", is_labeled=False),
         Column("measured"),
         Column("source"),
     )
@@ -309,7 +309,7 @@ def numbers(run: OverTime) -> tuple[Paragraph, Table]:
         )
     rows = []
     for each in run.outcomes:
-        cells = [Cell(each.label, (f"mean of {each.n_seeds:,} seeds",) if each.n_seeds > 1 else (), "", _colour(each))]
+        cells = [Cell(each.label, (f"mean of {each.n_seeds:,} seeds",) if each.n_seeds > 1 else (), "", _color(each))]
         for metric, digits in NUMBERS.items():
             bound = (each.certificates or {}).get(metric)
             more = () if bound is None else (f"\N{LESS-THAN OR EQUAL TO} {number(bound, digits)}",)
@@ -323,8 +323,8 @@ def numbers(run: OverTime) -> tuple[Paragraph, Table]:
     return Paragraph(caption, "caption"), Table(columns, tuple(rows), "numbers")
 
 
-def _colour(found: Any) -> str:
-    return policy_style(found.policy).colour
+def _color(found: Any) -> str:
+    return policy_style(found.policy).color
 
 
 def corrections_table(experiments: Experiments) -> Table:
@@ -423,7 +423,7 @@ def shares_table(matches: Sequence[Match], feedback: str, alpha: float) -> Table
             else:
                 cells.append(interval_cell(score.gap_closed, 3, "%", performance))
         rows.append(Row(tuple(cells)))
-    columns = (Column(""), *(Column(score.label, is_number=True, colour=_colour(score)) for score in scores))
+    columns = (Column(""), *(Column(score.label, is_number=True, color=_color(score)) for score in scores))
     return Table(columns, tuple(rows), "numbers")
 
 
@@ -463,7 +463,7 @@ def bounds_table(matches: Sequence[Match], feedback: str) -> Table:
         cells = [Cell("") if each is None else interval_cell(each, 4) for each in ratios]
         rows.append(Row((Cell(match.title), Cell(fixed(match.bound or 1.0, 3)), *cells)))
     scores = matches[0].of(feedback, matches[0].alphas[0])
-    named = (Column(score.label, is_number=True, colour=_colour(score)) for score in scores)
+    named = (Column(score.label, is_number=True, color=_color(score)) for score in scores)
     return Table((Column(""), Column("no policy below", is_number=True), *named), tuple(rows), "numbers")
 
 

@@ -25,7 +25,7 @@ PLAN = Plan((*paper.EXPERIMENTS, *arena.SHORT))
 
 @dataclass(frozen=True)
 class Release:
-    """A published data set: recognised by its first rating, complete with so many ratings."""
+    """A published data set: recognized by its first rating, complete with so many ratings."""
 
     name: str
     first_rating: str

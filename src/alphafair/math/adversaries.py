@@ -28,7 +28,7 @@ def first_state(levels: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def favourite(probabilities):
+def favorite(probabilities):
     """Return the arm with the largest p, the first of several."""
     best = 0
     for i in range(probabilities.shape[0]):
@@ -39,7 +39,7 @@ def favourite(probabilities):
 
 @kernel
 def lower_settled(level, tally, visits, probabilities):
-    """Sum p, and when it is time, lower the favourite among the other arms."""
+    """Sum p, and when it is time, lower the favorite among the other arms."""
     visits[0] += 1.0
     for i in range(level.shape[0]):
         tally[i] += probabilities[i]
@@ -59,7 +59,7 @@ def lower_settled(level, tally, visits, probabilities):
 
 @kernel
 def halve(level, tally, best):
-    """Halve the level of an arm that was the favourite often enough, and rescale the best level to 1."""
+    """Halve the level of an arm that was the favorite often enough, and rescale the best level to 1."""
     tally[best] += 1.0
     if tally[best] < PATIENCE:
         return
@@ -74,9 +74,9 @@ def halve(level, tally, best):
 
 @kernel
 def react(kind, state, context, probabilities, table, t):
-    """Write the rewards of round t; a settled favourite is lowered from the next round of the context on."""
+    """Write the rewards of round t; a settled favorite is lowered from the next round of the context on."""
     level, tally = state[context, LEVEL], state[context, TALLY]
-    best = favourite(probabilities)
+    best = favorite(probabilities)
     if kind == HALVING:
         halve(level, tally, best)
     for i in range(level.shape[0]):

@@ -65,7 +65,7 @@ def bar(v, m, largest):
 
 
 @kernel
-def favourites(scores, top, largest):
+def favorites(scores, top, largest):
     """Replace `scores` by a distribution: `top` on those above the bar, the rest on those at it; `largest` is scratch.
 
     The bar is the least score that the mass 1 reaches.

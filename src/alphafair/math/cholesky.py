@@ -1,7 +1,7 @@
-"""Cholesky factorisation of a symmetric positive matrix, S = U'U, on its upper triangle.
+"""Cholesky factorization of a symmetric positive matrix, S = U'U, on its upper triangle.
 
 Plain loops instead of LAPACK give the same bits on every machine and with the JIT off. They run over the rest of a row
-from its first entry, which the compiler vectorises.
+from its first entry, which the compiler vectorizes.
 """
 
 import math

@@ -41,7 +41,7 @@ def draw_from(x, uniform, out):
 
 @kernel
 def mask_distribution(probabilities, available):
-    """Renormalise over the available arms, in place; uniform over them if they hold no probability."""
+    """Renormalize over the available arms, in place; uniform over them if they hold no probability."""
     total = 0.0
     n_available = 0
     for i in range(probabilities.shape[0]):
@@ -59,7 +59,7 @@ def mask_distribution(probabilities, available):
 
 @kernel
 def mask_alone(memory, probabilities, available, uniform):
-    """The default mask of policies: renormalise over the available arms, in place, and draw one of them."""
+    """The default mask of policies: renormalize over the available arms, in place, and draw one of them."""
     mask_distribution(probabilities, available)
     arm = draw_arm(probabilities, uniform)
     return arm, probabilities[arm]

@@ -190,7 +190,7 @@ def keep_floors(groups, y):
 
 @kernel
 def mask_and_keep_floors(memory, p, available, uniform):
-    """Remove the floors, renormalise over the available arms, raise these to the floors again, and draw one of them."""
+    """Remove the floors, renormalize over the available arms, raise these to the floors again, and draw one of them."""
     groups, n = memory.groups, p.shape[0]
     floor, keep = groups.numbers[F.arm_floor], groups.numbers[F.unpromised]
     if GROUPS and groups.numbers[F.group_floored] > 0.0:
@@ -300,7 +300,7 @@ def project_on_floors(groups, v, theta, out):
 
 
 @kernel
-def favourites_of_groups(groups, scores, best, ties):
+def favorites_of_groups(groups, scores, best, ties):
     """a with full information and floors of groups: uniform on the largest w m of all arms.
 
     The floor of a group goes to its own largest. Replaces w m in `scores` by a.

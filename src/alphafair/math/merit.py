@@ -1,4 +1,4 @@
-"""Merits of arms, and the most favourable ones inside a box: what FairX needs.
+"""Merits of arms, and the most favorable ones inside a box: what FairX needs.
 
 Exposure in proportion to merit f earns V(mu) = sum_i f(mu_i) mu_i / sum_i f(mu_i). Over a box low <= mu <= high its
 largest value solves  max_mu sum_i f(mu_i) (mu_i - V) = 0  (Dinkelbach), and for f exponential or affine f(mu) (mu - V)
@@ -19,7 +19,7 @@ def merits(values, slope, out):
 
 @kernel
 def optimistic_merit(low, high, merit_low, merit_high, out):
-    """Maximise V over the box: write 1 to `out` for arms at the upper end of their interval, else 0; return V.
+    """Maximize V over the box: write 1 to `out` for arms at the upper end of their interval, else 0; return V.
 
     `merit_low` and `merit_high` are f at both ends. V rises with every step and ends where it stays, from all arms at
     their upper ends on.

@@ -2,7 +2,7 @@
 
 Systematic sampling (Madow, 1949): with the arms in some order, the arm in whose interval of cumulative probability
 u + s falls is shown, for s = 0 ... k-1. Arm i is in the slate with probability p_i exactly, whatever the order. In a
-fixed order neighbours would never be shown together, so the uniform number gives the order too: its 53 bits start
+fixed order neighbors would never be shown together, so the uniform number gives the order too: its 53 bits start
 Lehmer's generator, 48271 s mod (2^31 - 1), which shuffles the arms by Fisher and Yates. About 2^22 uniform numbers lead
 to each order, so no p_i is off by more than 2^-21 within one. The slots are shuffled as well: arm i is in each of them
 with probability p_i/k.

@@ -142,7 +142,7 @@ def earn(rows, settings, unit, probabilities, rewards):
         if (account[i] - anchor[i]) * inverse_anchor[i] > reach:
             anchor[i] = account[i]
             inverse_anchor[i] = 1.0 / account[i]
-            # alpha is read here: known before the loop, it makes the loop vectorised, and twice as slow
+            # alpha is read here: known before the loop, it makes the loop vectorized, and twice as slow
             anchor_slope[i] = marginal_utility(account[i] / unit, settings[SETTINGS.alpha])
             slope[i] = anchor_slope[i]
     if WELFARE and alpha >= 1.0:

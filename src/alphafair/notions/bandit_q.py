@@ -65,7 +65,7 @@ class BanditQ(PerArmPolicy):
     """Promise every arm a rate of reward over the horizon, without a model of rewards: BanditQ.
 
     The promise is $\\sum_t r_i(t) \\ge \\lambda_i T - O(T^{3/4})$ for every arm, for rates that can be paid. Every arm
-    has a queue $Q_i$ of the reward that it is owed, and the scale-free learner of each context maximises $\\sum (Q_i +
+    has a queue $Q_i$ of the reward that it is owed, and the scale-free learner of each context maximizes $\\sum (Q_i +
     V) r$ with $V = \\sqrt T$.
 
     Parameters
@@ -87,7 +87,7 @@ class BanditQ(PerArmPolicy):
     -----
     The paper has no contexts: one queue per arm for all contexts, and one learner per context, are our extension. V is
     in units of reward, so rewards must lie in [0, 1]. Queues count rewards, at `update` and in any order: while rewards
-    are late every arm looks owed. A mask is renormalised; queues go on growing meanwhile. Every propensity is at least
+    are late every arm looks owed. A mask is renormalized; queues go on growing meanwhile. Every propensity is at least
     $\\min(1/2, \\sqrt{N/t_j})/N$, so the log of this policy can be used to evaluate others.
 
     Examples

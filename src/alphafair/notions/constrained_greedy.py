@@ -136,7 +136,7 @@ class ConstrainedGreedy(BasePolicy):
     -----
     With two groups a ceiling is the floor of the other, and `Groups(labels, pull_floor=...)` on `AlphaFairAdaptive`
     makes the same promise and earns more. The paper has one learner per context, as here. Late rewards change nothing
-    about the promise; a mask is renormalised and can break it. An arm that is added later is its own group, or in the
+    about the promise; a mask is renormalized and can break it. An arm that is added later is its own group, or in the
     group that `grow` names; a new group has the one number, what a mapping names, or 0 and 1. A group whose arms have
     all retired has no bounds any more; where the ceilings of the others then have a sum below 1, all are raised in
     proportion. Probabilities fall like 1/t at most, so the log of this policy can be used to evaluate others.

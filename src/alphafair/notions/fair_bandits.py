@@ -95,7 +95,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class FairBandits(BasePolicy):
-    """Never favour a worse arm: FairBandits, not to be confused with `AlphaFairBandit`.
+    """Never favor a worse arm: FairBandits, not to be confused with `AlphaFairBandit`.
 
     The promise is that with probability $1 - \\delta$, in all rounds, $p_i > p_k$ only if $\\mu_i > \\mu_k$ in the
     context. Arms whose confidence intervals are linked to the one of the largest upper end, directly or through others,
@@ -116,7 +116,7 @@ class FairBandits(BasePolicy):
     independent with constant means in a context: under drift an arm that left does not return. Contexts that are added
     make later intervals wider and leave earlier ones as they are, so the promise then covers fewer errors than it
     allows for. Late rewards are learned from in the order of their arrival and only delay a separation; a mask is
-    renormalised. Where all active arms of a context retire, the others are played again.
+    renormalized. Where all active arms of a context retire, the others are played again.
 
     The price is uniform play for a long time: with 167 pulls per context and arm, intervals are 0.27 wide on each side.
     While no arm has left the log of this policy can be used to evaluate others; later only those that play the active

@@ -1,4 +1,4 @@
-"""FairX: exposure in proportion to merit, with the most favourable means inside a confidence box.
+"""FairX: exposure in proportion to merit, with the most favorable means inside a confidence box.
 
     box: |mu - m_ji| <= w0/sqrt(n_ji), within [0, 1] ;   f(mu) = exp(slope mu)
     mu~ = argmax over the box of sum f(mu) mu/sum f(mu) ;   p = f(mu~)/sum f(mu~)
@@ -90,7 +90,7 @@ class FairX(BasePolicy):
 
     Notes
     -----
-    The paper has no contexts and maximises over the box by projected gradients; here each context has its own merits,
+    The paper has no contexts and maximizes over the box by projected gradients; here each context has its own merits,
     and `alphafair.math.merit` has the exact maximum in a few steps. The published width is 5.6 at T = 20,000 and
     N = 10, wider than the differences of means until an arm has hundreds of rewards in a context: play stays near the
     merit of optimistic guesses. A width of 0.3 comes nearer to merit where contexts have thousands of rounds, without

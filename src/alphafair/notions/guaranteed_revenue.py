@@ -1,4 +1,4 @@
-"""Greedy fairness with kl-UCB: the promised rate of reward for every arm by randomisation, the rest to the best bound.
+"""Greedy fairness with kl-UCB: the promised rate of reward for every arm by randomization, the rest to the best bound.
 
     every arm once ;   m_i = S_i/N_i ;   q_i = lambda_i/max(lambda_i, m_i)
     sum q >= 1: p = q/sum q ;   else p = q + (1 - sum q) [largest max(lambda_i, U_ji)]
@@ -134,7 +134,7 @@ class GuaranteedRevenue(PerArmPolicy):
     The paper has no contexts. Here $m_i$ is the mean of an arm over all contexts, and bounds are those of the context,
     so the promise is paid in every context alike, also where the arm is bad. 2 ln t in the bounds, and the rate under
     them, are those of the public code; Newton's method takes the place of its bisection. Late rewards only delay what
-    is learned; until the first rewards, arms without one are played. A mask is renormalised, and an arm that is absent
+    is learned; until the first rewards, arms without one are played. A mask is renormalized, and an arm that is absent
     is not paid later. Arms with rate 0 are drawn with probability 1 or 0: the log of this policy cannot be used to
     evaluate others.
 

@@ -94,7 +94,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
 
 
 class HorizonFair(BasePolicy):
-    """Maximise the alpha-fair utility of average rewards over the horizon, seeing all rewards: primal-dual OHF.
+    """Maximize the alpha-fair utility of average rewards over the horizon, seeing all rewards: primal-dual OHF.
 
     The promise is that the regret against the best fixed allocation in the alpha-fair utility of average rewards
     vanishes for adversaries whose perturbations are limited. Gradient ascent on $\\sum_i w_i x_i r_i$ in every context,

@@ -71,7 +71,7 @@ class NashConfidenceBound(BasePolicy):
     at T = 20,000: it is uniform play there. c = 0.1 lowers that to 42, without the proof, and is uniform play too where
     no arm earns as much in a context. The paper has no contexts; here each has its own means. An arm that earned 0 in
     all its pulls has the bound 0 and does not return; an arm that is added later is played first. Late rewards only
-    delay what is learned, and a mask is renormalised. After exploration arms are drawn with probability 1: the log of
+    delay what is learned, and a mask is renormalized. After exploration arms are drawn with probability 1: the log of
     this policy cannot be used to evaluate others.
 
     Examples

@@ -63,7 +63,7 @@ class RateUCB(BasePolicy):
     Notes
     -----
     The paper has no contexts; here each has its own UCB1. Its strict variant, a share of the pulls in place of the
-    probability, is `FairLearn`. Late rewards change nothing about the promise; a mask is renormalised and can only
+    probability, is `FairLearn`. Late rewards change nothing about the promise; a mask is renormalized and can only
     raise a probability. Every propensity is at least v, so the log of this policy can be used to evaluate others.
 
     Examples

@@ -5,8 +5,8 @@ is an upper bound of that maximum that can be checked in three lines (see docs/b
 G, entitlements s and floors it is the max of sum_G s_G^alpha phi(1 + sum_j sum_{i in G} W_ji x_ji) over the policies
 that keep the floors in every context: the same problem with one arm per group (`alphafair.offline.reduction`).
 
-The same policy maximises the welfare (`metrics.welfare`), which is in units of reward for every alpha; at alpha = inf
-it maximises the least R_G/s_G. Up to alpha = 0.999 the tolerance is relative to the value, above it to the welfare:
+The same policy maximizes the welfare (`metrics.welfare`), which is in units of reward for every alpha; at alpha = inf
+it maximizes the least R_G/s_G. Up to alpha = 0.999 the tolerance is relative to the value, above it to the welfare:
 near 1 the value is nearly constant, and from 1 on it is a logarithm or negative.
 """
 
@@ -68,7 +68,7 @@ def offline_optimum(
     present: ArrayLike | None = None,
     k: ArrayLike = 1,
 ) -> OfflineOptimum:
-    """Find the distributions, one per context, that maximise sum_i phi(1 + sum_j W_ji x_ji).
+    """Find the distributions, one per context, that maximize sum_i phi(1 + sum_j W_ji x_ji).
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ and x z to change by z (c - x), a Newton step on these equations, the first of t
 
 Both blocks on the diagonal are diagonal themselves: the longer side is eliminated, a square of the shorter one
 is factored, and an iteration costs O(m n min(m, n)). Inner loops run over one row from its first entry and gather by
-arm what they sum, which the compiler vectorises.
+arm what they sum, which the compiler vectorizes.
 """
 
 import math
@@ -199,10 +199,10 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
         for i in range(n):
             step_z = min(step_z, 1.0 / max(1.0, -dw[i] / prices[i]))
         left = (1.0 - step_x) * products + (step_z - step_x) * along + step_x * step_z * cross
-        centring = (left / products) * (left / products) * (left / products)
+        centering = (left / products) * (left / products) * (left / products)
         if gap > AHEAD * products and worst > 0.5:  # x z must wait for prices that are far from R^(-alpha)
-            centring = 1.0
-        target = max(centring * products, 0.1 * tolerance * value) / (m * n)
+            centering = 1.0
+        target = max(centering * products, 0.1 * tolerance * value) / (m * n)
         for i in range(n):  # the corrector: to x z = target, second-order terms included
             a = min(max(dw[i] / prices[i], -0.5), 0.5)
             b = min(max((prices[i] * residual[i] - dw[i]) * stiffness[i] / earned[i], -0.5), 0.5)
@@ -217,7 +217,7 @@ def follow(weight, base, factors, alpha, tolerance, barrier, prices, x, earned):
             for i in range(n):
                 dw[i] -= weight[j, i] * move[j, i]
         _solve(flow, inverse, square, groups, nodes)
-        reach = min(max(0.99, 1.0 - centring), 1.0 - 1e-6)
+        reach = min(max(0.99, 1.0 - centering), 1.0 - 1e-6)
         lowest[:], highest[:] = -reach, reach
         for j in range(m):
             for i in range(n):

@@ -6,7 +6,7 @@ With the right prices w_i = f_i phi'(R_i) only a few arms per context are close 
    proportional response of buyers in a market),
 2. keeps the entries whose W_ji w_i is within a margin of the best of their context, the candidates,
 3. follows the central path of `interior_point` on the candidates, with the normal equations formed from them and
-   factored by LAPACK, from 1,000 on, and with Gondzio's centrality corrections, because a factorisation costs more
+   factored by LAPACK, from 1,000 on, and with Gondzio's centrality corrections, because a factorization costs more
    than a solution,
 4. certifies the result on all entries, and repeats from 2 at the new prices if something was left out.
 
@@ -340,15 +340,15 @@ def follow(
         dx, _, dw, change = direction(np.zeros(n_entries), 0.0)
         step_x, step_z = lengths(dx, dw, change, 1.0)
         left = float((x + step_x * dx) @ (z * (1.0 + step_z * change)))
-        centring = 1.0 if gap > 1e4 * products and worst > 0.5 else min(1.0, max(0.0, left / products)) ** 3
-        target = max(centring * products, 0.1 * tolerance * value) / n_entries
+        centering = 1.0 if gap > 1e4 * products and worst > 0.5 else min(1.0, max(0.0, left / products)) ** 3
+        target = max(centering * products, 0.1 * tolerance * value) / n_entries
         bound = BEND * products / n_entries
         a = np.clip(dw / w, -0.5, 0.5)
         b = np.clip((w * residual - dw) * stiffness / earned, -0.5, 0.5)
         bend = 0.5 * (a * a + alpha * b * b)
         aim = (target + np.clip(x * z * change * (1.0 + change), -bound, bound)) / z
         dx, dmu, dw, change = direction(aim, bend)
-        reach = min(max(REACH, 1.0 - centring), 1.0 - 1e-6)
+        reach = min(max(REACH, 1.0 - centering), 1.0 - 1e-6)
         step_x, step_z = lengths(dx, dw, change, reach)
         for _ in range(MOST_CORRECTIONS if min(step_x, step_z) < 0.9 else 0):
             further_x, further_z = min(1.0, step_x + FURTHER), min(1.0, step_z + FURTHER)

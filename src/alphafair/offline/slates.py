@@ -150,12 +150,12 @@ def solve(
             np.ascontiguousarray(member[:, paid]),
             kappa[rows],
         )
-        found = _maximise(problem, alpha, tolerance)
+        found = _maximize(problem, alpha, tolerance)
     shares[rows] = found.shares
     return found._replace(shares=shares, accounts=initial + (totals * shares).sum(axis=0) @ member)
 
 
-def _maximise(problem: Problem, alpha: float, tolerance: float) -> Solution:
+def _maximize(problem: Problem, alpha: float, tolerance: float) -> Solution:
     uniform = np.repeat(problem.kappa[:, None] / problem.totals.shape[1], problem.totals.shape[1], axis=1)
     if alpha <= LINEAR:
         return _certified(problem, alpha, greedy(problem.worth(problem.s), problem.kappa), 0)

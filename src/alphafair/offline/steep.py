@@ -49,7 +49,7 @@ class Solution(NamedTuple):
 
 
 def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, tolerance: float) -> Solution:
-    """Maximise the welfare of initial + sum_j W_ji x_ji over distributions x, one per context."""
+    """Maximize the welfare of initial + sum_j W_ji x_ji over distributions x, one per context."""
     shares, accounts = np.full(totals.shape, 1.0 / totals.shape[1]), initial.copy()
     rows, arms = totals.any(axis=1), totals.any(axis=0)
     if not rows.any():
@@ -59,8 +59,8 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
         totals, base = totals[paid] / s, initial[arms] / s
         unit = math.exp(float(np.log(base + totals.sum(axis=0) / len(s)).mean()))  # of uniform play
         totals, base = totals / unit, base / unit
-        maximise = _screened if alpha <= SCREENED else _in_stages if alpha <= STAGED else _dual
-        found = maximise(totals, base, s, alpha, tolerance)
+        maximize = _screened if alpha <= SCREENED else _in_stages if alpha <= STAGED else _dual
+        found = maximize(totals, base, s, alpha, tolerance)
         if alpha <= STAGED and abs(alpha - 1.0) >= LEAST_DISTANCE and found.welfare_gap > tolerance:
             found = min(found, _dual(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
     x, levels, gap, steps = found
@@ -111,13 +111,13 @@ def _certified(totals: Matrix, base: Vector, s: Vector, alpha: float, x: Matrix)
 
 
 def _dual(totals: Matrix, base: Vector, s: Vector, alpha: float, tolerance: float) -> Solution:
-    """Maximise the welfare of levels y_i = y_i(0) + sum_j W_ji x_ji through the dual, for alpha > 1, inf included.
+    """Maximize the welfare of levels y_i = y_i(0) + sum_j W_ji x_ji through the dual, for alpha > 1, inf included.
 
     Let q = s/sum s. By Theorem B any prices w > 0 prove
 
         W(OPT) <= A(w) G(w)^(-alpha/(alpha-1)) ,   A = sum_i w_i y_i(0) + sum_j max_i W_ji w_i ,   G = sum_i w_i g_i
 
-    with g_i = (q_i/w_i)^(1/alpha). The best proof minimises A subject to G = 1. G is nearly linear if alpha is large,
+    with g_i = (q_i/w_i)^(1/alpha). The best proof minimizes A subject to G = 1. G is nearly linear if alpha is large,
     and linear for max-min (g = 1), so the dual is nearly a linear program, while the primal has slopes y^(-alpha).
     Rounding of G is magnified by alpha/|alpha-1|, and the proof is raised by that.
     Optimality needs a multiplier mu per context, t of G and u of w >= 0:

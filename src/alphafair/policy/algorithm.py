@@ -48,7 +48,7 @@ class Algorithm:
     forgo: Kernel | None = None  # (memory, context, arm): it will never come
     show: Kernel | None = None  # (memory, features, t): set the features of round t; return whether they changed
     mask: Kernel | None = (
-        None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalise
+        None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalize
     )
     draw_slate: Kernel | None = None  # (memory, context, k, uniform, out, slate): see below; None: it shows one arm
     prepare_slate: Kernel | None = None  # (memory, context, k): as `prepare`

@@ -142,7 +142,7 @@ class BasePolicy(Policy):
             self.groups.check_floor(n_live)
 
     def _arms_added(self, first: int) -> None:
-        """Initialise the columns of new arms, from `first` on, in other ways than the algorithm."""
+        """Initialize the columns of new arms, from `first` on, in other ways than the algorithm."""
 
     def _check_size(self, n_contexts: int, n_arms: int) -> None:
         """Raise for more features, arms or contexts than fit into memory."""
@@ -227,7 +227,7 @@ class BasePolicy(Policy):
     def accounts(self) -> Vector | Matrix | None:  # type: ignore[override]
         """R: 1 + the rewards of every arm so far, or of every group; None if the policy keeps no accounts.
 
-        Rewards are expected ones with full information, realised ones with bandit feedback. A policy with accounts per
+        Rewards are expected ones with full information, realized ones with bandit feedback. A policy with accounts per
         context has a row for each.
         """
         with self._lock:
@@ -433,7 +433,7 @@ class BasePolicy(Policy):
         from some of these arms to their rewards; the others may follow later, each once.
 
         The same decision of `choose` is refused a second time. A decision that the caller has rebuilt, for example from
-        a log, is not recognised: the caller must pass it once. Under bandit feedback its probabilities may be None; the
+        a log, is not recognized: the caller must pass it once. Under bandit feedback its probabilities may be None; the
         propensity is enough.
 
         An error changes nothing, and the update can be repeated (a `learn` of your own should keep to this). After an

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from alphafair.jit import kernel, specialise
+from alphafair.jit import kernel, specialize
 from alphafair.math.adversaries import react as adversary_reacts
 from alphafair.math.distributions import mask_alone
 
@@ -51,7 +51,7 @@ class Rounds(NamedTuple):
 class Book(NamedTuple):
     """The record of a run.
 
-    `earned` is increased by x r (full information: expected) or by r of the pulled arm (bandit: realised). `arms` and
+    `earned` is increased by x r (full information: expected) or by r of the pulled arm (bandit: realized). `arms` and
     `propensities` hold decisions, up to their length. `records` gets a copy of `earned` after round `first_record`,
     counted from 0 in this call, and every `record_every` rounds from there.
     """
@@ -398,4 +398,4 @@ def loop(job: str, feedback: str, algorithm: Algorithm, in_order: bool) -> Any:
     steps |= {"show": algorithm.show or no_features, "mask": algorithm.mask or mask_alone}
     steps |= {"expect": algorithm.expect or no_expectation, "forgo": algorithm.forgo or no_expectation}
     steps["prepare"] = algorithm.prepare or no_preparation
-    return specialise(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)
+    return specialize(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -395,7 +395,7 @@ def _columns(cells: NDArray[Any], kept: NDArray[np.int64], n_new: int) -> NDArra
 
 
 def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -> tuple[Matrix, Matrix]:
-    """Extend to `n_rows` rows equal to `first`, in a storage that doubles, so that adding rows is amortised."""
+    """Extend to `n_rows` rows equal to `first`, in a storage that doubles, so that adding rows is amortized."""
     known = len(rows)
     if n_rows > len(storage):
         storage = np.empty((max(n_rows, 2 * known), *first.shape))

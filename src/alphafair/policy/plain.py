@@ -192,7 +192,7 @@ class PlainPolicy(BasePolicy):
         raise NotImplementedError(f"{type(self).__name__} has no method learn")
 
     def arms_added(self, first: int) -> None:
-        """Initialise the columns of new arms, from `first` on, if their `first` values are not enough."""
+        """Initialize the columns of new arms, from `first` on, if their `first` values are not enough."""
 
     # overrides of `BasePolicy`
 

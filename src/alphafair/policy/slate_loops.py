@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from alphafair.jit import kernel, specialise
+from alphafair.jit import kernel, specialize
 from alphafair.math.adversaries import react as adversary_reacts
 from alphafair.math.slates import SHOWN
 from alphafair.policy.loops import no_features, no_reaction
@@ -105,4 +105,4 @@ def slate_loop(job: str, feedback: str, algorithm: Algorithm) -> Any:
     learn_one = algorithm.learn
     steps = {"draw": algorithm.draw, "learn": learn_one, "draw_slate": own, "learn_slate": algorithm.learn_slate}
     steps |= {"show": algorithm.show or no_features, "react": adversary_reacts if job == "face" else no_reaction}
-    return specialise(_play_full if feedback == "full" else _play_bandit, name.replace(".", "_"), **steps)
+    return specialize(_play_full if feedback == "full" else _play_bandit, name.replace(".", "_"), **steps)

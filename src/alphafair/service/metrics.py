@@ -72,7 +72,7 @@ class Measures:
         self._batches.observe(size)
         self._commits.observe(seconds)
         self.commit_seconds += SMOOTHING * (self._service.engine.writers.last_commit_seconds - self.commit_seconds)
-        if delays:  # thousands at a time: vectorised
+        if delays:  # thousands at a time: vectorized
             with self._counting:  # several experiments may be written at a time
                 values = np.array(delays)
                 del delays[: len(values)]

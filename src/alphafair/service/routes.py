@@ -1,6 +1,6 @@
 """Find the endpoint of a request, and read its body and its query.
 
-Paths are compared segment by segment after their escapes are decoded, and are not normalised: a path with another
+Paths are compared segment by segment after their escapes are decoded, and are not normalized: a path with another
 slash, dot or capital is another path. So an endpoint needs the same role however its address is written.
 """
 

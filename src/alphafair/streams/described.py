@@ -32,7 +32,7 @@ def described(
     - `"linear"`: theta.z, with a unit vector theta per arm, or one for all arms if arms have features of their own;
     - `"changing"`: the same, with new thetas in the second half of the run;
     - `"quadratic"`: a linear and a quadratic form, scaled to equal variances;
-    - `"clusters"`: z is scattered around one of 12 hidden centres, and s is normal, per centre and arm;
+    - `"clusters"`: z is scattered around one of 12 hidden centers, and s is normal, per center and arm;
     - `"clicks"`: theta.z, but rewards are 1 or 0, and an arm's mean is the logistic function of -4 + 5 b + s(z): rates
       are about 3% on average.
 
@@ -81,8 +81,8 @@ def _world(
         scale = np.sqrt(((forms + forms.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2)) / 2.0)
         signal = (signal + bent / scale) / np.sqrt(2.0)
     elif kind == "clusters":
-        centres, place = 2.5 * _directions(rng, N_CLUSTERS, n_features), rng.integers(0, N_CLUSTERS, n_rounds)
-        z, signal = centres[place] + 0.5 * z, rng.normal(size=(N_CLUSTERS, n_arms))[place]
+        centers, place = 2.5 * _directions(rng, N_CLUSTERS, n_features), rng.integers(0, N_CLUSTERS, n_rounds)
+        z, signal = centers[place] + 0.5 * z, rng.normal(size=(N_CLUSTERS, n_arms))[place]
     if kind == "clicks":
         return z, 1.0 / (1.0 + np.exp(-(CLICKS + 5.0 * level + signal))), rng
     return z, np.clip(0.5 + level + SPREAD * signal, NOISE, 1.0 - NOISE), rng

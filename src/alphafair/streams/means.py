@@ -103,8 +103,8 @@ def sparse_clicks(
     rng = seeded_generator(5 if best is not None else 6, 0, seed)
     means = rng.uniform(low, high, (n_contexts, n_arms))
     if best is not None:
-        favourites = rng.integers(0, n_arms, n_contexts)
-        means[np.arange(n_contexts), favourites] = validate.number("best", best, low=0.0, high=1.0)
+        favorites = rng.integers(0, n_arms, n_contexts)
+        means[np.arange(n_contexts), favorites] = validate.number("best", best, low=0.0, high=1.0)
     contexts = rng.integers(0, n_contexts, n_rounds)
     return _drawn(rng, contexts, means[contexts], 0.0, n_contexts)
 

@@ -13,7 +13,7 @@ def ratings(
 ) -> Stream:
     """Make a stream like ratings of items by users: reward 1 for the arms that fit the item, the floor for the others.
 
-    Every item fits one to four arms, some arms are far more common than others, every context has favourite items, and
+    Every item fits one to four arms, some arms are far more common than others, every context has favorite items, and
     some contexts are far more frequent than others. Rounds are independent draws.
 
     >>> stream = ratings(n_rounds=100, n_contexts=5, n_arms=4, seed=1)
@@ -34,7 +34,7 @@ def drifting_ratings(
     n_items: int = 1000,
     seed: int = 0,
 ) -> Stream:
-    """Make a stream like `ratings` in which every context has new favourite items in every phase.
+    """Make a stream like `ratings` in which every context has new favorite items in every phase.
 
     >>> drifting_ratings(n_rounds=100, n_contexts=5, n_arms=4, seed=1).n_rounds
     100
@@ -43,10 +43,10 @@ def drifting_ratings(
     n_phases = validate.integer("n_phases", n_phases, low=1, high=n_rounds)
     n_items = validate.integer("n_items", n_items, low=1)
     table = _item_table(rng, n_items, n_arms, floor)
-    favourites = rng.integers(0, n_items, size=(n_phases, n_contexts, 40))
+    favorites = rng.integers(0, n_items, size=(n_phases, n_contexts, 40))
     contexts = _draw_contexts(rng, n_rounds, n_contexts)
     phases = np.arange(n_rounds) * n_phases // n_rounds
-    items = favourites[phases, contexts, rng.integers(0, 40, size=n_rounds)]
+    items = favorites[phases, contexts, rng.integers(0, 40, size=n_rounds)]
     return Stream(contexts, items.astype(np.int32), table, n_contexts=n_contexts)
 
 

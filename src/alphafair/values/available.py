@@ -56,7 +56,7 @@ class AvailableArms(NamedTuple):
         of_sets = np.append(np.where(given.all(axis=1), ALL, np.arange(len(given))), ALL).astype(np.int32)
         return cls(
             _owned(np.ascontiguousarray(given)), frozen(of_sets[numbers])
-        )  # full sets become -1, so that nothing is renormalised
+        )  # full sets become -1, so that nothing is renormalized
 
     @classmethod
     def every(cls, n_rounds: int, n_arms: int) -> AvailableArms:

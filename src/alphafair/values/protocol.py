@@ -45,7 +45,7 @@ class Traits:
     feedbacks: tuple[Feedback, ...] = ()  # the allowed values, if the constructor takes a `feedback`
     slates: bool = False  # True if `choose` and `probabilities` take `k`, the number of arms to show
     contexts_apart: bool = True  # False: the distribution of a context depends on the number of contexts
-    style: tuple[str, str] | None = None  # colour and marker in figures; None: chosen automatically
+    style: tuple[str, str] | None = None  # color and marker in figures; None: chosen automatically
     variants: Callable[[int, int], dict[str, dict[str, Any]]] = lambda n_contexts, n_arms: {"": {}}
 
 
@@ -63,7 +63,7 @@ class Policy(Protocol):
       is never drawn.
     - `update` is called once per rewarded decision, at any time and in any order, also after arms were added or
       retired: everything it needs from the past is in the decision. Policies of this package refuse the same decision
-      of `choose` a second time; they cannot recognise one that was rebuilt from a log. Under full information `update`
+      of `choose` a second time; they cannot recognize one that was rebuilt from a log. Under full information `update`
       takes as many rewards as there were arms at the time of the decision. Unobserved rewards have no effect. Arms
       with higher rewards are eventually pulled more often, unless `traits.learns` is False.
     - Renaming arms or contexts renames the answers, except for ties.

@@ -265,7 +265,7 @@ class Replay:
         self._continues = known is not None
         self.start = {key: experiment.position for key, experiment in self.experiments.items()}  # of each replay
         self.changes = {key: questions.changes(store, key, last, self.start.get(key, 0)) for key, last in until.items()}
-        self._not_summarised: dict[int, int] = {}  # experiments whose saved state has no summary, and its position
+        self._not_summarized: dict[int, int] = {}  # experiments whose saved state has no summary, and its position
         self._kept: dict[tuple[int, int], State] = {}  # for later rollbacks
         self._stops: dict[int, list[Stop]] = {}
         self._most_arms: dict[int, int] = {}
@@ -320,10 +320,10 @@ class Replay:
             for arm, reward in questions.earned(self.store, key, position):
                 experiment.tally.earned[arm] += reward
         if summary is None:
-            self._not_summarised[key] = position
+            self._not_summarized[key] = position
         else:
             experiment.summary = Summary.from_bytes(summary)
-            self._not_summarised.pop(key, None)
+            self._not_summarized.pop(key, None)
         if policy is not None:
             experiment.policy = policy
         self.experiments[key], self.start[key] = experiment, position
@@ -354,7 +354,7 @@ class Replay:
         policies = [experiment.policy for experiment in self.experiments.values() if experiment.has_policy]
         draws = self.check or not all(policy.traits.contexts_apart for policy in policies)
         full = any(experiment.full for experiment in self.experiments.values())
-        self._summarise(full)
+        self._summarize(full)
         positions = {key: (start, self.until[key]) for key, start in self.start.items()}
         for n_events, chunk in chunks(self.store, positions, draws=draws, full=full):
             for experiment in self.experiments.values():
@@ -365,9 +365,9 @@ class Replay:
             experiment.position = self.until[key]
         return self.experiments
 
-    def _summarise(self, full: bool) -> None:
+    def _summarize(self, full: bool) -> None:
         """Count what older versions have not: one pass over the log up to their states, without fairness."""
-        until = self._not_summarised
+        until = self._not_summarized
         if not until:
             return
         changes: dict[int, list[Change]] = {}
@@ -432,7 +432,7 @@ class Replay:
             self._stop(experiment, stops.pop(0))
 
     def _fold(self, experiment: Experiment, steps: Steps) -> None:
-        """Learn from steps and summarise them, one bucket of time after the other."""
+        """Learn from steps and summarize them, one bucket of time after the other."""
         experiment.summary.flush()
         for part in experiment.summary.parts(steps, experiment.fairness):
             self._learn(experiment, part)

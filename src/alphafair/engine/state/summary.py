@@ -2,7 +2,7 @@
 
 A `Summary` is a function of the event log alone: it is the same after live operation, after recovery from a snapshot
 and after a replay of the whole log. Time is divided into buckets of equal width, at most `most_buckets` of them: when
-the next would be one too many, neighbours are merged and the width doubles. So its size does not depend on the number
+the next would be one too many, neighbors are merged and the width doubles. So its size does not depend on the number
 of events, and a page that shows it counts nothing.
 """
 
@@ -100,7 +100,7 @@ class Summary:
         self.last_event = max(self.last_event, at)
 
     def _merge(self) -> None:
-        """Merge neighbours, so that the width doubles. The fairness is the one at the later end, if it is known."""
+        """Merge neighbors, so that the width doubles. The fairness is the one at the later end, if it is known."""
         self.flush()
         half = len(self.rewards) // 2
         for name in _NAMES:

@@ -143,7 +143,7 @@ def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[i
     found = (
         row
         for span in questions.stretches(store, positions, PAGE)
-        for row in questions.labelled_decisions(store, *span)
+        for row in questions.labeled_decisions(store, *span)
         if row[2] in heads
     )
     for position, id, key, context, state_version, policy_version, tie, has_row, label in found:

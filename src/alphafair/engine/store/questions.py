@@ -623,7 +623,7 @@ def time_of(store: Store, key: int, position: int) -> int | None:
     return None
 
 
-def labelled_decisions(store: Store, low: int, high: int) -> list[tuple[Any, ...]]:
+def labeled_decisions(store: Store, low: int, high: int) -> list[tuple[Any, ...]]:
     """Return position, id, experiment, context, both versions, checksum, whether the context has a row, its label."""
     question = f"""select d.position, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
         case when c.number is null then 0 else 1 end, c.label from decision d {WITH_LABEL}

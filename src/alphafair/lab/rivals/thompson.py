@@ -8,7 +8,7 @@ F_i of v_i and s_i,
 
     p_i = integral of prod_{l != i} F_l dF_i,
 
-by the trapezoidal rule on 32 equal cells between the largest v - 3.5 s and the largest v + 3.5 s, then normalised. Arms
+by the trapezoidal rule on 32 equal cells between the largest v - 3.5 s and the largest v + 3.5 s, then normalized. Arms
 whose v + 3.5 s is below the first cell have p = 0. F is an approximation without exponentials, exact to 2e-7
 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.28).
 """
@@ -29,7 +29,7 @@ from alphafair.values import Feedback, Traits
 from alphafair.values.arrays import positions
 
 S = positions("alpha", "scale")
-W = positions("arm", "centre", "inverse_spread", "below", "before", "rest_before", "p")
+W = positions("arm", "center", "inverse_spread", "below", "before", "rest_before", "p")
 T = positions(_scores.T, "spreads", f"work[{W.size}]")
 PRIOR = 2.0
 CELLS = 32
@@ -54,29 +54,29 @@ def normal_below(z):
 
 
 @kernel
-def largest(centres, spreads, work, out):
+def largest(centers, spreads, work, out):
     """Write the probability that each of these normal numbers is the largest to `out`.
 
     In `work`, by arms that can be the largest: their numbers, v and 1/s, F at both ends of a cell, the product of the
     others' F at both, and p. No F is 0, since the first cell starts above v - 3.5 s of every arm.
     """
-    low, high = centres[0] - REACH * spreads[0], centres[0] + REACH * spreads[0]
+    low, high = centers[0] - REACH * spreads[0], centers[0] + REACH * spreads[0]
     for i in range(1, out.shape[0]):
-        low = max(low, centres[i] - REACH * spreads[i])
-        high = max(high, centres[i] + REACH * spreads[i])
+        low = max(low, centers[i] - REACH * spreads[i])
+        high = max(high, centers[i] + REACH * spreads[i])
     n = 0
     for i in range(out.shape[0]):
         out[i] = 0.0
-        if centres[i] + REACH * spreads[i] >= low:
-            work[W.arm, n], work[W.centre, n], work[W.inverse_spread, n] = i, centres[i], 1.0 / spreads[i]
+        if centers[i] + REACH * spreads[i] >= low:
+            work[W.arm, n], work[W.center, n], work[W.inverse_spread, n] = i, centers[i], 1.0 / spreads[i]
             n += 1
-    centre, inverse_spread = work[W.centre, :n], work[W.inverse_spread, :n]
+    center, inverse_spread = work[W.center, :n], work[W.inverse_spread, :n]
     below, before, rest_before, p = work[W.below, :n], work[W.before, :n], work[W.rest_before, :n], work[W.p, :n]
     total = 0.0
     for k in range(CELLS + 1):
         x, product = low + k * (high - low) / CELLS, 1.0
         for i in range(n):
-            below[i] = normal_below((x - centre[i]) * inverse_spread[i])
+            below[i] = normal_below((x - center[i]) * inverse_spread[i])
         for i in range(n):
             product *= below[i]
         for i in range(n):

@@ -38,7 +38,7 @@ TYPES: Final = {
     ".txt": b"text/plain; charset=utf-8",
     ".woff2": b"font/woff2",
 }
-OTHER_TYPE: Final = b"text/plain; charset=utf-8"  # of a licence
+OTHER_TYPE: Final = b"text/plain; charset=utf-8"  # of a license
 PAGE_POLICY: Final = (
     b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'"

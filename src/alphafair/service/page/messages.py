@@ -148,7 +148,7 @@ class IndexAnswer(Struct):
 class Series(Struct):
     """What happened over time, in at most 512 buckets of equal width; as columns, a value per bucket.
 
-    When there would be more, neighbours are merged and the width doubles. Bucket k starts at start + k * width.
+    When there would be more, neighbors are merged and the width doubles. Bucket k starts at start + k * width.
     """
 
     start: float

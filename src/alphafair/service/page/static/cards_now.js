@@ -19,8 +19,8 @@ export function whoGetsWhat() {
   let grouped = true;
   let period = true;
   let last = null;
-  function draw(live, colours) {
-    last = [live, colours];
+  function draw(live, colors) {
+    last = [live, colors];
     since.show(live);
     const shares = (period && live.period_shares) || live.shares;
     const groups = live.experiment.groups?.labels;
@@ -42,9 +42,9 @@ export function whoGetsWhat() {
       shown.draw(
         "Arm",
         arms,
-        new Map(arms.map((each) => [each.label, colours.get(groups[each.label]) ?? "arm-other"])),
+        new Map(arms.map((each) => [each.label, colors.get(groups[each.label]) ?? "arm-other"])),
       );
-    } else shown.draw(groups ? "Group" : "Arm", shares, colours);
+    } else shown.draw(groups ? "Group" : "Arm", shares, colors);
   }
   const element = card(
     "Who gets what",

@@ -5,7 +5,7 @@ import { h, renew, setText } from "./dom.js";
 import { compact, duration, fixed, integer, number, percent, plain, plural } from "./format.js";
 import { cumulativeShares, entitledAt, held, movingMean, reach, times, upToNow } from "./series.js";
 
-const GREY_LINES = 40; // arms without a colour that still get a thin line
+const GRAY_LINES = 40; // arms without a color that still get a thin line
 
 export function fairness() {
   let shown = "jain_index";
@@ -179,8 +179,8 @@ export function sharesOverTime() {
   );
   const since = sinceChoice((value) => ((period = value), draw(...last)));
   const sub = h("span", {});
-  function draw(live, colours) {
-    last = [live, colours];
+  function draw(live, colors) {
+    last = [live, colors];
     since.show(live);
     const inPeriod = period && live.period_shares !== null;
     const shares = inPeriod ? live.period_shares : live.shares;
@@ -189,8 +189,8 @@ export function sharesOverTime() {
     const begin = Math.max(0, Math.floor((started - live.series.start) / live.series.width));
     const arms = (rows) => rows.map((row) => upToNow(live, row, 0).slice(begin));
     const series = { arms: live.series.arms, [shown]: arms(live.series[shown]) };
-    const rank = (each) => (colours.has(each.label) ? 1 : 0);
-    const kept = [...shares].sort((a, b) => rank(a) - rank(b)).slice(-GREY_LINES - colours.size); // coloured lines are drawn last, on top
+    const rank = (each) => (colors.has(each.label) ? 1 : 0);
+    const kept = [...shares].sort((a, b) => rank(a) - rank(b)).slice(-GRAY_LINES - colors.size); // colored lines are drawn last, on top
     const row = new Map(series.arms.map((arm, k) => [arm, k]));
     const membersOf = (each) => each.arms.map((arm) => row.get(arm)).filter((k) => k !== undefined);
     const every = cumulativeShares(series[shown], shares.map(membersOf));
@@ -200,13 +200,13 @@ export function sharesOverTime() {
     const from = columns.length ? columns[0].findIndex((each) => each !== null) : -1;
     const named = kept.map((each) => ({
       text: each.label,
-      name: colours.get(each.label) ?? "arm-other",
-      width: colours.has(each.label) ? 2 : 1,
-      faint: !colours.has(each.label),
-      hideTip: !colours.has(each.label),
+      name: colors.get(each.label) ?? "arm-other",
+      width: colors.has(each.label) ? 2 : 1,
+      faint: !colors.has(each.label),
+      hideTip: !colors.has(each.label),
     }));
     const after = x.slice(Math.max(0, from));
-    const entitled = dueLines(after, shares, colours);
+    const entitled = dueLines(after, shares, colors);
     if (from < 0) chart.draw([], [], [], live.changes);
     else
       chart.draw(
@@ -222,15 +222,15 @@ export function sharesOverTime() {
             .join(", ")
         : `${shares.length} lines.`,
     );
-    const grey = shares.length - [...colours.keys()].length;
+    const gray = shares.length - [...colors.keys()].length;
     renew(
       key,
       from >= 0 &&
         legend([
           ...shares
-            .filter((each) => colours.has(each.label))
-            .map((each) => ({ text: each.label, name: colours.get(each.label) })),
-          ...(grey > 0 ? [{ text: plural(grey, "other"), name: "arm-other" }] : []),
+            .filter((each) => colors.has(each.label))
+            .map((each) => ({ text: each.label, name: colors.get(each.label) })),
+          ...(gray > 0 ? [{ text: plural(gray, "other"), name: "arm-other" }] : []),
           ...(entitled.length > 0 ? [{ text: "Entitled", name: "ink-2", kind: "dashed" }] : []),
         ]),
     );
@@ -250,8 +250,8 @@ export function sharesOverTime() {
   return { element, draw };
 }
 
-/** One dashed line where all are entitled to the same, else one for each that has a colour. */
-function dueLines(x, shares, colours) {
+/** One dashed line where all are entitled to the same, else one for each that has a color. */
+function dueLines(x, shares, colors) {
   const column = entitledAt(x, shares);
   const dashed = { width: 1.5, dash: [5, 4], hideTip: true, steps: true, gap: 0 };
   if (new Set(shares.map((each) => each.entitlement)).size === 1) {
@@ -260,8 +260,8 @@ function dueLines(x, shares, colours) {
     return [[{ text: "Entitled", name: "ink-2", ...dashed, hideTip: false }, value]];
   }
   return shares
-    .filter((each) => colours.has(each.label))
-    .map((each) => [{ text: `Entitled: ${each.label}`, name: colours.get(each.label), ...dashed }, column(each)]);
+    .filter((each) => colors.has(each.label))
+    .map((each) => [{ text: `Entitled: ${each.label}`, name: colors.get(each.label), ...dashed }, column(each)]);
 }
 
 function padded(low, high) {

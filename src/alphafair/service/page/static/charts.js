@@ -5,14 +5,14 @@ import { announce, h, label, put, renew, s, table } from "./dom.js";
 import { change as changeText, duration, fullTime, plain, seconds, time } from "./format.js";
 import { whenSeen } from "./redraws.js";
 
-// colours
+// colors
 
-const COLOURED = 8; // as many hues as people tell apart; --arm-0 to --arm-7 in style.css
+const COLORED = 8; // as many hues as people tell apart; --arm-0 to --arm-7 in style.css
 const probe = h("span", { hidden: true });
 const resolved = new Map();
 
-/** A colour of style.css as a canvas needs it. */
-export function colour(name) {
+/** A color of style.css as a canvas needs it. */
+export function color(name) {
   if (!resolved.has(name)) {
     if (!probe.isConnected) document.body.append(probe);
     probe.style.color = `var(--${name})`;
@@ -21,22 +21,22 @@ export function colour(name) {
   return resolved.get(name);
 }
 
-/** The same colour, more transparent. */
+/** The same color, more transparent. */
 export const faded = (name, part) =>
-  colour(name).replace(/^rgb\((.*)\)$/, (_, inner) => `rgb(${inner.replaceAll(",", " ")} / ${part})`);
+  color(name).replace(/^rgb\((.*)\)$/, (_, inner) => `rgb(${inner.replaceAll(",", " ")} / ${part})`);
 
 /**
- * The colour of every arm or group. Up to eight have one each, in their order; of more, the seven with the most weight
- * when they are first seen, and all others share a grey, so that no colour changes its meaning while one looks.
+ * The color of every arm or group. Up to eight have one each, in their order; of more, the seven with the most weight
+ * when they are first seen, and all others share a gray, so that no color changes its meaning while one looks.
  */
-export function colourOf(labels, weights) {
+export function colorOf(labels, weights) {
   const chosen =
-    labels.length <= COLOURED
+    labels.length <= COLORED
       ? labels
       : labels
           .map((each, k) => [weights[k] ?? 0, k])
           .sort((a, b) => b[0] - a[0] || a[1] - b[1])
-          .slice(0, COLOURED - 1)
+          .slice(0, COLORED - 1)
           .map(([, k]) => labels[k]);
   return new Map(chosen.map((each, k) => [each, `arm-${k}`]));
 }
@@ -126,7 +126,7 @@ export function legend(entries) {
         {},
         h("span", {
           class: `key ${kind} ${faint ? "faint" : ""}`,
-          style: { "--colour": `var(--${name})` },
+          style: { "--color": `var(--${name})` },
           "aria-hidden": "true",
         }),
         label(text),
@@ -146,7 +146,7 @@ const READ = 4; // lines that are read to a screen reader at a moment
 const scaled = (length) => (length * parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
 
 /**
- * A chart of lines, with changes marked. Lines: {text, name (of a colour), width, dash, fill (where the axis starts at
+ * A chart of lines, with changes marked. Lines: {text, name (of a color), width, dash, fill (where the axis starts at
  * 0), faint, steps (up to each x), hideTip, gap (how much of x without values a line spans; default: any)}.
  * `draw(x, columns, changes)` shows new data. Options: format, range(min, max), height (the least; a chart fills its
  * card), sync, empty, xFormat, xTitle, bands, scale (of x, not time).
@@ -202,9 +202,9 @@ export function lines(options) {
     drawn.delete(chart);
     letters = scaled(12);
     const axis = {
-      stroke: () => colour("ink-3"),
+      stroke: () => color("ink-3"),
       font: `${letters}px ${FONTS}`,
-      grid: { stroke: () => colour("grid"), width: 1 },
+      grid: { stroke: () => color("grid"), width: 1 },
       ticks: { show: false },
     };
     chart = new uPlot(
@@ -244,14 +244,14 @@ export function lines(options) {
           {},
           ...specification.map((line) => ({
             label: line.text,
-            stroke: line.hidden ? "transparent" : () => (line.faint ? faded(line.name, 0.4) : colour(line.name)),
+            stroke: line.hidden ? "transparent" : () => (line.faint ? faded(line.name, 0.4) : color(line.name)),
             width: line.hidden ? 0 : (line.width ?? 2),
             dash: line.dash,
             fill: line.fill ? (self) => (self.scales.y.min === 0 ? faded(line.name, 0.13) : "transparent") : undefined,
             points: {
               show: line.points ?? ((plot) => plot.data[0].length < 4),
               size: 6,
-              fill: () => colour(line.name),
+              fill: () => color(line.name),
             },
             paths: line.steps ? uPlot.paths.stepped({ align: -1 }) : undefined,
             spanGaps: line.gap === undefined,
@@ -324,7 +324,7 @@ export function lines(options) {
           h(
             "div",
             { class: "row" },
-            h("span", { class: "key mark", style: { "--colour": `var(--${line.name})` } }),
+            h("span", { class: "key mark", style: { "--color": `var(--${line.name})` } }),
             label(line.text),
             h("b", {}, format(value)),
           ),

@@ -48,8 +48,8 @@ export function sharesTable() {
   let first = "most";
   let last = [];
 
-  function draw(kind, shares, colours) {
-    last = [kind, shares, colours];
+  function draw(kind, shares, colors) {
+    last = [kind, shares, colors];
     setText(unit, kind);
     const sign = first === "most" ? 1 : -1;
     const sorted =
@@ -66,7 +66,7 @@ export function sharesTable() {
     shown.forEach((each, k) => {
       if (!rows.has(each.label)) rows.set(each.label, shareRow(each.label));
       const row = rows.get(each.label);
-      row.set(each, colours.get(each.label) ?? "arm-other", scale);
+      row.set(each, colors.get(each.label) ?? "arm-other", scale);
       if (body.children[k] !== row.element) body.insertBefore(row.element, body.children[k] ?? null);
     });
     foot.hidden = sorted.length <= FEW;
@@ -90,8 +90,8 @@ function shareRow(name) {
   );
   return {
     element,
-    set(share, colour, scale) {
-      key.style.setProperty("--colour", `var(--${colour})`);
+    set(share, color, scale) {
+      key.style.setProperty("--color", `var(--${color})`);
       const state = share.live === false ? "retired" : share.masked ? "masked" : "";
       setText(tag, state);
       tag.hidden = !state;
@@ -101,10 +101,10 @@ function shareRow(name) {
         share.rewards,
         share.entitled,
         scale,
-        colour,
+        color,
         [`${number(share.reward_sum, 4)} in all`, due].filter(Boolean).join(", "),
       );
-      decisions.set(share.decisions, null, scale, colour, integer(share.n_decisions));
+      decisions.set(share.decisions, null, scale, color, integer(share.n_decisions));
       reward.element.dataset.sum = share.reward_sum;
       decisions.element.dataset.count = share.n_decisions;
     },
@@ -118,9 +118,9 @@ function bar(look) {
   const element = h("div", { class: "cell" }, track, text);
   return {
     element,
-    set(value, entitled, scale, colour, title) {
+    set(value, entitled, scale, color, title) {
       track.style.setProperty("--share", String((value ?? 0) / scale));
-      track.style.setProperty("--colour", `var(--${colour})`);
+      track.style.setProperty("--color", `var(--${color})`);
       due.hidden = !entitled;
       if (entitled) due.style.setProperty("--due", String(entitled / scale));
       setText(text, percent(value));

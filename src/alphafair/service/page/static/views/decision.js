@@ -182,7 +182,7 @@ function bar(value) {
     { class: "cell-bar" },
     h(
       "div",
-      { class: "track", style: { "--share": String(value), "--colour": "var(--accent)" } },
+      { class: "track", style: { "--share": String(value), "--color": "var(--accent)" } },
       h("div", { class: "bar" }),
     ),
     h("span", { class: "n" }, percent(value, 2)),

@@ -4,7 +4,7 @@ import { actionsMenu } from "../actions.js";
 import { follow, get, may, pageOf } from "../api.js";
 import { books, delays, guarantee, history, whoGetsWhat } from "../cards_now.js";
 import { earnings, fairness, sharesOverTime } from "../cards_over_time.js";
-import { colourOf } from "../charts.js";
+import { colorOf } from "../charts.js";
 import { h, icon, label, put, renew, setText } from "../dom.js";
 import {
   alpha,
@@ -28,7 +28,7 @@ import { updated } from "../series.js";
 export async function show(content, name) {
   crumbs(name, null);
   let live = await get(pageOf(name, "live.json"));
-  let colours = null;
+  let colors = null;
 
   const heading = head(name, () => live);
   const marks = h("div", { class: "notices" });
@@ -47,8 +47,8 @@ export async function show(content, name) {
 
   function draw() {
     const labels = live.shares.map((each) => each.label);
-    if (colours === null || (labels.length <= 8 && labels.length !== colours.size))
-      colours = colourOf(
+    if (colors === null || (labels.length <= 8 && labels.length !== colors.size))
+      colors = colorOf(
         labels,
         live.shares.map((each) => each.rewards ?? 0),
       );
@@ -56,7 +56,7 @@ export async function show(content, name) {
     renew(marks, live.marks.map(notice));
     marks.hidden = live.marks.length === 0;
     figures.draw(live);
-    for (const part of parts) part.draw(live, colours);
+    for (const part of parts) part.draw(live, colors);
     heat.renew();
   }
 

@@ -1,6 +1,6 @@
 """Ordinary users of a service while somebody misuses it: how long they waited, and what they were promised.
 
-`python -m tests.neighbours URL KEY EXPERIMENT` decides and rewards from a few connections until its input is closed,
+`python -m tests.neighbors URL KEY EXPERIMENT` decides and rewards from a few connections until its input is closed,
 and then prints what it saw as JSON. It is a process of its own, so that it competes with nobody for Python's lock.
 """
 
@@ -18,7 +18,7 @@ N_THREADS = 3
 PAUSE = 0.005  # seconds between requests: they use the service, they do not load it
 
 
-class Neighbours:
+class Neighbors:
     """Threads that decide and reward one after the other, one that asks for readiness, and one that only sleeps."""
 
     def __init__(self, url: str, key: str, experiment: str) -> None:
@@ -121,6 +121,6 @@ def percentile(values: list[float], share: float) -> float:
 
 
 if __name__ == "__main__":
-    neighbours = Neighbours(*sys.argv[1:4])
-    neighbours.run()
-    json.dump(neighbours.report(), sys.stdout)
+    neighbors = Neighbors(*sys.argv[1:4])
+    neighbors.run()
+    json.dump(neighbors.report(), sys.stdout)
