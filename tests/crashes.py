@@ -30,8 +30,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward
+import numpy as np
+
+from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward, SlateReceipt
 from alphafair.engine.addresses import is_url, with_schema
+from alphafair.engine.requests import Value
+from alphafair.engine.store.slates import Slate
 from alphafair.engine.store.sqlite import SqliteStore
 from tests.stores import Path as Address
 from tests.stores import QueriedStore, open_store, rows_of
@@ -44,6 +48,7 @@ EXPERIMENTS = {
     "full": "alpha-fair",
     "tiny": "alpha-fair-adaptive",
     "timed": "alpha-fair-adaptive",
+    "slates": "alpha-fair-adaptive",  # every decision shows all arms
 }
 PERIOD, SPEED = 60, 5_000  # seconds of a period of `timed`, and seconds that pass in one
 STARTED = time.time_ns()
@@ -122,13 +127,20 @@ def plan(thread: int, n: int) -> list[list[Request]]:
     name = name_of(n)
     ids = [f"{thread}-{n}-{k}" for k in range(1 + n % 4)]
     deferred = n % 6 == 0
-    decide = [Decide(name, f"visitor-{zlib.crc32(id.encode()) % 7}", id, None, deferred) for id in ids]
+    k = len(ARMS) if name == "slates" else None
+    decide = [Decide(name, f"visitor-{zlib.crc32(id.encode()) % 7}", id, None, deferred, k) for id in ids]
     activate = [Activate(id) for id in ids] if deferred else []
-    reward = [Reward(id, [value_of(id)] * len(ARMS) if name == "full" else value_of(id)) for id in ids]
+    reward = [Reward(id, reward_of(name, value_of(id))) for id in ids]
     groups: list[list[Request]] = [[*decide], [*activate], [*reward]]
     if n % 7 == 0:  # everything once more
         groups += groups
     return [group for group in groups if group]
+
+
+def reward_of(name: str, value: float) -> Value:
+    if name == "slates":
+        return dict.fromkeys(ARMS, value)
+    return [value] * len(ARMS) if name == "full" else value
 
 
 def key_of(request: Request) -> tuple[str, str]:
@@ -149,7 +161,7 @@ def write(path: Address, acked: Acks, pipe: int, early: bool, in_peace: bool) ->
                 if k < 3 and all(key_of(request) in acked for request in group):
                     continue
                 for request, answer in zip(group, engine.submit(group), strict=True):
-                    told = list(answer) if isinstance(answer, Receipt | Outcome) else [repr(answer)]
+                    told = list(answer) if isinstance(answer, Receipt | SlateReceipt | Outcome) else [repr(answer)]
                     os.write(pipe, (json.dumps([*key_of(request), *told]) + "\n").encode())
             n += 1
 
@@ -227,17 +239,20 @@ class Witness:
         for kind, id in self.fresh:
             answer = self.acked[kind, id]
             if kind == "Decide":
-                found = rows("select propensity, arm from decision where id = ?", (id,))
-                kept = found == [(answer[2], ARMS.index(answer[1]))]
+                found = rows("select propensity, arm, slate from decision where id = ?", (id,))
+                kept = len(found) == 1 and same_decision(answer, *found[0])
             elif kind == "Activate":
                 kept = bool(
                     rows("select 1 from activation r join decision d on d.event = r.decision where d.id = ?", (id,))
                 )
             else:
+                table = "slate_reward" if plan_of(id).k else "reward"
+                column = "rewards" if plan_of(id).k else "reward"
                 found = rows(
-                    "select reward from reward r join decision d on d.event = r.decision where d.id = ?", (id,)
+                    f"select {column} from {table} r join decision d on d.event = r.decision where d.id = ?", (id,)
                 )
-                kept = found in ([(value_of(id),)], [(None,)])
+                of_slate = np.full(len(ARMS), value_of(id)).tobytes()
+                kept = found in ([(value_of(id),)], [(None,)], [(of_slate,)])
             if not kept:
                 self.faults.append(f"{kind} {id} was acknowledged and lost")
                 self.counts["lost"] += 1
@@ -280,13 +295,23 @@ class Witness:
                 mine = [id for kind, id in self.acked if kind == "Decide" and plan_of(id).experiment == name]
                 earned = dict.fromkeys(ARMS, 0.0)
                 for id in mine:
-                    earned[self.acked["Decide", id][1]] += value_of(id)
+                    shown = self.acked["Decide", id][1]
+                    for arm in [shown] if isinstance(shown, str) else shown:
+                        earned[arm] += value_of(id)
                 counted = (status.decisions, status.rewards, status.pending)
                 if status.cumulative_rewards != earned or counted != (len(mine), len(mine), 0):
                     self.faults.append(
                         f"{name}: {status}, but what was acknowledged is {earned} in {len(mine)} rewards"
                     )
             self.counts["events"] = engine.position
+
+
+def same_decision(answer: list[Any], propensity: float, arm: int, slate: bytes | None) -> bool:
+    """Whether a decision is stored as it was acknowledged."""
+    if slate is None:
+        return (propensity, arm) == (answer[2], ARMS.index(answer[1]))
+    _, arms, propensities = Slate.from_bytes(slate)
+    return ([ARMS[each] for each in arms], [*propensities]) == (answer[1], answer[2])
 
 
 def plan_of(id: str) -> Decide:

@@ -89,6 +89,9 @@ _BODIES = [
     *(b'{"items": [{"context": "v"}, {"context": ""}, 3]}', b'{"items": [{"id": "again", "reward": 1e999}]}'),
     *(b"", b"{", b"null", b"[]", b"\xff", b"[" * 5000, b'{"context": "\\ud800"}', b'{"context": ' + b"1" * 5000 + b"}"),
     *(b'{"context": "v", "available": ["ada", "ada"]}', b'{"context": "v", "deferred": 1}', b"0" * 70_000),
+    *(b'{"context": "v", "id": "slate", "k": 2}', b'{"context": "v", "k": 1e3}', b'{"context": "v", "k": -1}'),
+    *(b'{"id": "slate", "reward": {"ada": 0.5}}', b'{"id": "slate", "reward": {"ada": 1e999, "": 0}}'),
+    *(b'{"id": "slate", "reward": {}}', b'{"items": [{"context": "v", "k": 3}, {"context": "v", "k": null}]}'),
 ]
 _HEADERS = [
     *(

@@ -50,10 +50,12 @@ insert into erasure select event from present_erasure;
 def take_back(file: sqlite3.Connection, number: int) -> None:
     """Take the steps after this one back, the last one first."""
     ((last,),) = file.execute("select max(number) from migration").fetchall()
-    if last == FIRST > number:
+    if last > FIRST:
+        file.execute("drop table slate_reward")
+        file.execute("drop index decision_slate")
+        file.execute("alter table decision drop column slate")
+    if number < FIRST <= last:
         _to_12(file)
-    if number == FIRST:
-        return
     for step in range(FIRST - 1, number, -1):
         if step in UNDO:
             for statement in UNDO[step]:

@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 )
 
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
-from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward
+from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward, SlateReceipt
 from alphafair.errors import InvalidArgument
 from tests import FULL
 from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, rows_of
@@ -38,6 +38,7 @@ from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, 
 pytestmark = both_stores
 
 START = 1_800_000_000  # seconds
+Answer = Receipt | SlateReceipt | Outcome | RequestError
 SMALL = {  # so that ends are met often
     "decisions": {"PAGE": 10_000, "RECENT": 2},  # a page has all that is overdue: see test_engine_expiry.py
     "maintenance": {"SEARCH_SECONDS": 600.0},
@@ -74,7 +75,7 @@ class Decision:
     seq: int
     experiment: Experiment
     context: str | None  # None once erased
-    receipt: Receipt
+    receipt: Receipt | SlateReceipt
     n_arms: int
     since: int
     active: bool
@@ -82,6 +83,16 @@ class Decision:
     value: float | None = None
     source: str | None = None  # None while it waits; client, clock, rollback
     late: bool = False  # a reward came when it was settled otherwise
+    k: int | None = None
+    given: dict[str, float] = field(default_factory=dict)  # rewards of a slate that have arrived
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        return self.receipt.arms if isinstance(self.receipt, SlateReceipt) else (self.receipt.arm,)
+
+    @property
+    def by_arm(self) -> bool:
+        return isinstance(self.receipt, SlateReceipt) and not self.experiment.full
 
 
 @dataclass
@@ -198,14 +209,15 @@ class Model:
         """Book a reward; under full information the sum over arms is what can be known, and arm 0 stands for it."""
         experiment = decision.experiment
         if value is not None:
-            arm = 0 if experiment.full else experiment.arms.index(decision.receipt.arm)
-            experiment.accounts[arm] += experiment.unit(value)
-            experiment.earned[decision.receipt.arm] += value
+            for arm in decision.arms:
+                if arm not in decision.given:
+                    experiment.accounts[0 if experiment.full else experiment.arms.index(arm)] += experiment.unit(value)
+                    experiment.earned[arm] += value
         self.event(experiment)
 
     # requests: each is compared with the engine's answer
 
-    def answered(self, request: Decide | Reward | Activate, answer: Receipt | Outcome | RequestError) -> None:
+    def answered(self, request: Decide | Reward | Activate, answer: Answer) -> None:
         if isinstance(request, Decide):
             expected: Any = self.decide(request, answer)
         elif isinstance(request, Reward):
@@ -215,7 +227,7 @@ class Model:
         got = answer.code if isinstance(answer, RequestError) else answer
         assert got == expected, f"{request}: {answer}"
 
-    def decide(self, request: Decide, answer: Receipt | Outcome | RequestError) -> str | Receipt:
+    def decide(self, request: Decide, answer: Answer) -> str | Receipt | SlateReceipt:
         experiment = self.experiments.get(request.experiment)
         if experiment is None:
             return "unknown_experiment"
@@ -223,7 +235,7 @@ class Model:
             return "bad_label"
         known = self.ids.get(request.id, {}).get(experiment.name) if request.id is not None else None
         if known is not None:
-            return known.receipt if known.context == request.context else "id_taken"
+            return known.receipt if (known.context, known.k) == (request.context, request.k) else "id_taken"
         if experiment.paused:
             return "paused"
         named = experiment.arms if request.available is None else request.available
@@ -235,21 +247,35 @@ class Model:
         if request.context == "":
             return "bad_label"
         is_masked = request.available is not None or bool(experiment.masked)
-        if experiment.name == "stubborn" and is_masked and len(playable) == 1:
+        if experiment.name == "stubborn" and (request.k is not None or (is_masked and len(playable) == 1)):
             return "policy_failed"
-        assert isinstance(answer, Receipt), answer
-        assert answer.arm in playable
-        assert 0.0 < answer.propensity <= 1.0
-        assert answer.propensity == 1.0 or len(playable) > 1
+        if request.k is None:
+            assert isinstance(answer, Receipt), answer
+            arms, propensities = (answer.arm,), (answer.propensity,)
+        else:
+            assert isinstance(answer, SlateReceipt), answer
+            arms, propensities = answer.arms, answer.propensities
+        assert {*arms} <= playable
+        assert len({*arms}) == len(propensities) == min(request.k or 1, len(playable))
+        assert all(0.0 < propensity <= 1.0 for propensity in propensities)
+        assert set(propensities) == {1.0} or len(playable) > len(arms)
         assert answer.id == request.id or answer.id not in self.ids
         if request.context not in experiment.contexts:
             experiment.contexts.add(request.context)
             experiment.n_contexts += 1
-        receipt = Receipt(request.id or answer.id, answer.arm, answer.propensity, request.context)
+        receipt = answer._replace(id=request.id or answer.id, context=request.context)
         seq = self.event(experiment)
         n_arms = len(experiment.arms)
         decision = Decision(
-            seq, experiment, request.context, receipt, n_arms, self.now(experiment), not request.deferred, seq
+            seq,
+            experiment,
+            request.context,
+            receipt,
+            n_arms,
+            self.now(experiment),
+            not request.deferred,
+            seq,
+            k=request.k,
         )
         self.decisions.append(decision)
         self.ids.setdefault(receipt.id, {})[experiment.name] = decision
@@ -270,6 +296,8 @@ class Model:
         if isinstance(decision, str):
             return decision
         experiment = decision.experiment
+        if decision.by_arm:
+            return self.reward_of_slate(decision, request.reward)
         if isinstance(request.reward, list) != experiment.full:
             return "bad_reward"
         values = request.reward if isinstance(request.reward, list) else [request.reward]
@@ -289,6 +317,35 @@ class Model:
         decision.source, decision.value = "client", values[0]
         experiment.rewards += 1
         self.earn(decision, values[0])
+        return Outcome("applied")
+
+    def reward_of_slate(self, decision: Decision, rewards: Any) -> Outcome | str:
+        experiment = decision.experiment
+        if not isinstance(rewards, dict) or not rewards:
+            return "bad_request"
+        for arm, value in rewards.items():
+            if arm not in decision.arms or type(value) is not float or not experiment.low <= value <= experiment.high:
+                return "bad_reward"
+        if any(decision.given.get(arm, value) != value for arm, value in rewards.items()):
+            return Outcome("conflict")
+        new = {arm: value for arm, value in rewards.items() if arm not in decision.given}
+        if not new:
+            return Outcome("repeated")
+        if decision.source is not None:
+            if not decision.late:
+                decision.late = True
+                self.event(experiment)
+            return Outcome("rolled_back" if decision.source == "rollback" else "expired")
+        if not decision.active:
+            return "not_activated"
+        for arm, value in new.items():
+            experiment.accounts[experiment.arms.index(arm)] += experiment.unit(value)
+            experiment.earned[arm] += value
+        decision.given |= new
+        if len(decision.given) == len(decision.arms):
+            decision.source = "client"
+            experiment.rewards += 1
+        self.event(experiment)
         return Outcome("applied")
 
     def activate(self, request: Activate) -> Outcome | str:
@@ -361,6 +418,7 @@ LABELS = """select case when d.id like 'erased-%' then null else d.id end, c.lab
     where d.experiment = ? order by d.event"""
 SETTLED = """select r.event, d.experiment, d.position from reward r join decision d on d.event = r.decision
     where r.experiment = ? and r.position > ? and r.source in ('default', 'expired', 'lapsed')"""
+SETTLED += " union all " + SETTLED.replace("reward r", "slate_reward r")
 NAMES = st.sampled_from(list(EXPERIMENTS))
 PLACES = st.integers(0, 10_000)
 ARMS = ("ada", "ben", "cyd", "dan", "eve")
@@ -375,6 +433,7 @@ DECIDES = st.tuples(
     st.one_of(st.none(), st.integers(0, 30)),
     st.one_of(st.none(), st.none(), st.lists(st.sampled_from(ARMS), max_size=3)),
     st.booleans(),
+    st.sampled_from((None, None, 1, 2, 2, 3)),
 )
 REWARDS = st.tuples(
     st.just("reward"), PLACES, st.sampled_from((*VALUES, *VALUES, *NO_VALUES)), st.one_of(st.none(), st.none(), NAMES)
@@ -407,8 +466,8 @@ class EngineAndModel(RuleBasedStateMachine):
         """A request; ids are those of receipts, of decisions that may be in the same group, or of nobody."""
         kind, *rest = asked
         if kind == "decide":
-            name, context, id, available, deferred = rest
-            return Decide(name, context, None if id is None else f"named-{id}", available, deferred)
+            name, context, id, available, deferred, *k = rest
+            return Decide(name, context, None if id is None else f"named-{id}", available, deferred, *k)
         ids = [*NAMED, *reversed(self.model.ids)]
         id = ids[rest[0] % len(ids)]
         if kind == "activate":
@@ -417,6 +476,9 @@ class EngineAndModel(RuleBasedStateMachine):
         decision = self.model.find(Activate(id, rest[2])) if isinstance(id, str) else None
         if isinstance(decision, Decision) and decision.experiment.full and rest[0] % 7:
             value = [value] * (decision.n_arms - (rest[0] % 11 == 0))
+        elif isinstance(decision, Decision) and decision.by_arm and rest[0] % 7:
+            arms = [*decision.arms, "nobody"] if rest[0] % 13 == 0 else decision.arms
+            value = {arm: value for slot, arm in enumerate(arms) if (rest[0] // 7) % 3 != slot}
         return Reward(id, value, rest[2])
 
     def settle_by_the_clock(self) -> int:
@@ -426,7 +488,7 @@ class EngineAndModel(RuleBasedStateMachine):
         """
         engine, found = self.engine, list(self.model.experiments.values())
         written = [each for each in found if engine.experiment(each.name).position > each.log.position]
-        rows = [row for each in written for row in rows_of(engine, SETTLED, (each.key, each.log.position))]
+        rows = [row for each in written for row in rows_of(engine, SETTLED, (each.key, each.log.position) * 2)]
         return self.model.expire(written if is_postgres() else found, [(key, seq) for _, key, seq in sorted(rows)])
 
     @rule(asked=st.lists(ASKED, min_size=1, max_size=8))
@@ -440,10 +502,10 @@ class EngineAndModel(RuleBasedStateMachine):
     @rule(asked=ASKED)
     def ask_one(self, asked: tuple[Any, ...]) -> None:
         request = self.made(asked)
-        answer: Receipt | Outcome | RequestError
+        answer: Answer
         try:
             if isinstance(request, Decide):
-                answer = self.engine.decide(*request)
+                answer = self.engine.decide(*request[:5], k=request.k)  # type: ignore[call-overload]
             elif isinstance(request, Activate):
                 request = request._replace(experiment=None)
                 answer = self.engine.activate(request.id)
@@ -599,7 +661,7 @@ class EngineAndModel(RuleBasedStateMachine):
             assert status.rewards == experiment.rewards
             counted = ("defaulted", "expired", "lapsed", "rolled_back")
             assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
-            drawn = [decision.receipt.arm for decision in mine]
+            drawn = [arm for decision in mine for arm in decision.arms]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
             rows = rows_of(engine, LABELS, (experiment.key,))
             assert rows == [(None if d.context is None else d.receipt.id, d.context) for d in mine]

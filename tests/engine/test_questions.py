@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -15,6 +16,7 @@ from alphafair.engine import Engine
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import (
     EVENTS,
+    PARTLY,
     SOURCES,
     TABLES,
     Activated,
@@ -28,13 +30,17 @@ from alphafair.engine.store.ledger import (
     LogSearch,
     OpenDecision,
     Settled,
+    SlateSettled,
     Span,
 )
+from alphafair.engine.store.slates import Slate, SlateEvent
+from alphafair.errors import RequestError
+from alphafair_client.answers import Receipt
 from tests.make_version_11_ledger import Clock, play
 from tests.stores import both_stores, is_postgres, open_store, rows_of
 
 pytestmark = both_stores
-NAMES = ["plain", "waiting", "closing", "full", "adaptive-full", "weekly", "fairest", "hedge"]
+NAMES = ["plain", "waiting", "closing", "full", "adaptive-full", "weekly", "fairest", "hedge", "shelf", "shelf-full"]
 
 
 class Tables(NamedTuple):
@@ -50,6 +56,13 @@ class Tables(NamedTuple):
 
     def one(self, kind: Any, decision: Any) -> Any:
         return next((row for row in self.events[kind] if row.decision == decision.event), None)
+
+    def settled(self, d: Any, until: int = 10**9) -> list[Any]:
+        return [s for s in self.events[SlateSettled] if s.decision == d.event and s.position <= until]
+
+    def end(self, d: Any) -> Any:
+        """What settled a decision at last, of one arm or of several."""
+        return self.one(Settled, d) or next((s for s in self.settled(d) if s.remaining == 0), None)
 
     def decision(self, row: Any) -> Any:
         return next(each for each in self.events[Decided] if each.event == row.decision)
@@ -67,7 +80,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Ite
     """What the fixtures of version 11 were made with: every kind of event, in several experiments."""
     path, clock = tmp_path_factory.mktemp("questions") / "shop.db", Clock()
     with Engine(open_store(path), seed=5, clock=clock) as engine:
-        play(engine, clock, NAMES, 450, 5)
+        play(engine, clock, NAMES[:-2], 450, 5)
+        play_slates(engine, clock)
     with open_store(path, read_only=True) as store:
         events = {}
         for kind in EVENTS:
@@ -77,6 +91,51 @@ def tables(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Ite
         heads = [Head(*row) for row in rows_of(store, "select key, name, position, at from experiment order by key")]
         assert all(len(rows) > 4 for rows in events.values())
         yield Tables(store, heads, events, sorted(contexts, key=lambda each: each[:2]))
+
+
+def play_slates(engine: Engine, clock: Clock) -> None:
+    """Decisions of one arm and of several, rewarded arm by arm or not at all; late rewards, too."""
+    arms, rng = ["ada", "ben", "cyd", "dov"], random.Random(8)
+    engine.create("shelf", arms=arms, reward_wait=40.0)
+    engine.create("shelf-full", arms=arms, feedback="full")
+    receipts = []
+    for turn in range(90):
+        clock.now += rng.randrange(10**9)
+        receipts.append(
+            engine.decide("shelf", f"visitor-{turn % 3}", k=rng.choice([None, 2, 3]), deferred=turn % 5 == 0)
+        )
+        for receipt in rng.sample(receipts, min(2, len(receipts))):
+            with contextlib.suppress(RequestError):
+                if isinstance(receipt, Receipt):
+                    engine.reward(receipt.id, rng.random())
+                else:
+                    engine.reward(receipt.id, dict.fromkeys(rng.sample(receipt.arms, rng.randint(1, 2)), rng.random()))
+            if rng.random() < 0.1:
+                engine.activate(receipt.id)
+        receipt = engine.decide("shelf-full", "visitor", k=rng.choice([None, 2]))
+        if turn % 2:
+            engine.reward(receipt.id, [rng.random() for _ in arms])
+
+
+def shown_arms(d: Decided) -> list[int]:
+    return [d.arm] if d.slate is None else [*Slate.from_bytes(d.slate).arms]
+
+
+def by_slot(tables: Tables, d: Decided, until: int = 10**9, only: str | None = None) -> Any:
+    """The rewards of a slate up to a position: nan where there is none; None for a decision of one reward."""
+    if d.slate is None or d.probabilities is not None:
+        return None
+    found = np.full(len(shown_arms(d)), np.nan)
+    for s in tables.settled(d, until):
+        if s.rewards is not None and only in (None, s.source):
+            new = np.frombuffer(s.rewards)
+            found[~np.isnan(new)] = new[~np.isnan(new)]
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether rows are equal, with nan equal to nan."""
+    return repr(one) == repr(other)
 
 
 def parts(head: Head) -> Iterator[tuple[int, int]]:
@@ -124,17 +183,24 @@ def test_events_of_any_experiments(tables: Tables) -> None:
         def place(row: Any, low: int = low) -> tuple[int, int, int]:
             return row.event - low, row.experiment, row.position
 
-        found = questions.columns(store, low, high)
+        found = questions.columns(store, low, high, slates=True)
+        settlements = sorted([*among(Settled), *among(SlateSettled)], key=lambda r: r.event)
         assert found.decided.tolist() == [
             [*place(d), d.context, d.arm, d.propensity, d.at, d.deferred, d.state_version] for d in among(Decided)
         ]
         assert found.activated.tolist() == [[*place(a), a.decision - low, a.at] for a in among(Activated)]
         assert found.settled.tolist() == [
-            [*place(r), r.decision - low, r.at, r.reward or 0.0, SOURCES.index(r.source)] for r in among(Settled)
+            [*place(r), r.decision - low, r.at, r.reward or 0.0, SOURCES.index(r.source)]
+            if isinstance(r, Settled)
+            else [*place(r), r.decision - low, r.at, 0.0, PARTLY if r.remaining else SOURCES.index(r.source)]
+            for r in settlements
+        ]
+        assert questions.columns(store, low, high, slates=False).settled.tolist() == [
+            row for row, r in zip(found.settled.tolist(), settlements, strict=True) if isinstance(r, Settled)
         ]
         earlier = [(a, tables.decision(a)) for a in among(Activated) if a.decision < low]
         assert found.activated_earlier.tolist() == [[a.event - low, d.context, d.arm, d.propensity] for a, d in earlier]
-        earlier = [(r, tables.decision(r)) for r in among(Settled) if r.decision < low]
+        earlier = [(r, tables.decision(r)) for r in settlements if r.decision < low]
         assert found.settled_earlier.tolist() == [
             [r.event - low, d.context, d.arm, d.propensity, getattr(tables.one(Activated, d), "at", d.at)]
             for r, d in earlier
@@ -152,6 +218,19 @@ def test_events_of_any_experiments(tables: Tables) -> None:
             if r.rewards is not None:
                 full.setdefault(r.experiment, {})[r.position] = (tables.decision(r).probabilities, r.rewards)
         assert questions.full_rewards(store, low, high) == full
+        slates: dict[int, dict[int, SlateEvent]] = {}
+        for row in (*among(Decided), *among(Activated), *settlements):
+            d = row if isinstance(row, Decided) else tables.decision(row)
+            if d.slate is None:
+                continue
+            event = SlateEvent(slate := Slate.from_bytes(d.slate))
+            if isinstance(row, SlateSettled):
+                new = slate.without_rewards if row.rewards is None else np.frombuffer(row.rewards)
+                event = SlateEvent(slate, new, by_slot(tables, d, row.position - 1))
+            slates.setdefault(row.experiment, {})[row.position] = event
+        of_slates = questions.slates(store, low, high)
+        assert {key: {*each} for key, each in of_slates.items()} == {key: {*each} for key, each in slates.items()}
+        assert all(same(of_slates[key][at], event) for key, each in slates.items() for at, event in each.items())
         rows = sorted((row for kind in EVENTS for row in among(kind)), key=lambda row: row.event)
         assert questions.places(store, low, high).tolist() == [[*place(row)] for row in rows]
         assert questions.moments(store, low, high).tolist() == [[r.experiment, r.position, r.at] for r in rows]
@@ -184,19 +263,28 @@ def test_counts(tables: Tables) -> None:
         )
         for after, until in parts(head):
             earned = []
-            for r in tables.of(Settled, head.key, after, until):
+            paid = [*tables.of(Settled, head.key, after, until), *tables.of(SlateSettled, head.key, after, until)]
+            for r in sorted(paid, key=lambda r: r.event):
                 if r.source in ("client", "default"):
-                    arm = tables.decision(r).arm
-                    earned.append((arm, r.reward if r.rewards is None else np.frombuffer(r.rewards)[arm]))
+                    d = tables.decision(r)
+                    for slot, arm in enumerate(shown_arms(d)):
+                        values = None if r.rewards is None else np.frombuffer(r.rewards)
+                        of_slate = isinstance(r, SlateSettled)
+                        reward = r.reward if values is None else values[slot if of_slate else arm]
+                        earned += [] if np.isnan(reward) else [(arm, reward)]
             assert list(questions.earned(store, head.key, until, after)) == earned
             pulls: dict[int, int] = {}
             for d in tables.of(Decided, head.key, after, until):
-                pulls[d.arm] = pulls.get(d.arm, 0) + 1
+                for arm in shown_arms(d):
+                    pulls[arm] = pulls.get(arm, 0) + 1
             assert questions.pulls(store, head.key, until, after) == sorted(pulls.items())
 
 
 def found(tables: Tables, d: Any) -> FoundDecision:
     a, r, late = (tables.one(kind, d) for kind in (Activated, Settled, Late))
+    end = tables.end(d)
+    if r is None and end is not None:
+        r = Settled(end.event, end.experiment, end.position, end.decision, None, end.source, None, end.at)
     return FoundDecision(
         *(d.event, d.experiment, d.position, d.id, d.context, tables.label(d), d.arm, d.propensity),
         int(not d.deferred or a is not None),
@@ -205,6 +293,8 @@ def found(tables: Tables, d: Any) -> FoundDecision:
         int(r is not None),
         *((None,) * 3 if r is None else (r.reward, r.source, r.rewards)),
         int(late is not None),
+        None if d.slate is None else Slate.from_bytes(d.slate),
+        np.full(len(shown_arms(d)), np.nan) if d.slate and d.probabilities else by_slot(tables, d, only="client"),
     )
 
 
@@ -212,14 +302,14 @@ def test_decisions_by_id(tables: Tables) -> None:
     ids = [d.id for d in tables.events[Decided]]
     for wanted in ([], ["nobody"], ids[::7], [*ids, *ids, "nobody"]):
         expected = [found(tables, d) for d in tables.events[Decided] if d.id in wanted]
-        assert sorted(questions.find(tables.store, wanted)) == sorted(expected)
+        assert same(sorted(questions.find(tables.store, wanted)), sorted(expected))
     assert len(set(ids)) < len(ids), "some belong to several experiments"
 
 
 def test_decisions_that_wait(tables: Tables) -> None:
     store = tables.store
     for head in tables.heads:
-        opened = [d for d in tables.of(Decided, head.key) if tables.one(Settled, d) is None]
+        opened = [d for d in tables.of(Decided, head.key) if tables.end(d) is None]
         for after, until in parts(head):
             low, high = store.span(head.key, after, until)
             since = [(d, tables.one(Activated, d) if d.deferred else None) for d in opened]
@@ -228,7 +318,7 @@ def test_decisions_that_wait(tables: Tables) -> None:
                     *((e := a or d).event, e.at), int(not d.deferred or a is not None), e.position, d.event, *rest
                 )
                 for d, a in since
-                for rest in [(d.id, d.context, d.arm, d.propensity, d.probabilities)]
+                for rest in [(d.id, d.context, d.arm, d.propensity, d.probabilities, d.slate)]
                 if low <= (a or d).event <= high
             ]
             waiting = [OpenDecision(*row) for rows in questions.waiting(store, head.key, low, high) for row in rows]
@@ -241,6 +331,19 @@ def test_decisions_that_wait(tables: Tables) -> None:
                 if r and after < r.position < until and (not d.deferred or (a and a.position <= after)):
                     settled.append((d.position, d.context, d.arm, d.propensity))
             assert questions.settled_between(store, head.key, after, until) == settled
+            gone = []
+            for d in tables.of(Decided, head.key, 0, after):
+                a = tables.one(Activated, d)
+                if not tables.settled(d) or (d.deferred and (a is None or a.position > after)):
+                    continue
+                ended = [s for s in tables.settled(d) if s.rewards is None]
+                before, then = by_slot(tables, d, after), by_slot(tables, d, until - 1)
+                open_before = np.isnan(before) & (not any(s.position <= after for s in ended))
+                open_then = np.isnan(then) & (not any(s.position < until for s in ended))
+                slots = np.flatnonzero(open_before & ~open_then).tolist()
+                gone += [(d.position, d.context, slots)] if slots else []
+            found_slates = questions.slates_settled_between(store, head.key, after, until)
+            assert [(made, context, event.unpaid) for made, context, event in found_slates] == gone
 
 
 def test_spans_have_their_positions(tables: Tables) -> None:
@@ -271,13 +374,32 @@ def test_exports_and_the_log(tables: Tables) -> None:
                 times = (d.at, *((None,) * 2 if r is None else (r.at, r.position)))
                 label = tables.label(d) or f"erased-{d.context}"
                 rows.append(
-                    (d.position, d.id, label, d.arm, d.propensity, *settled, *times, d.policy_version, d.available)
+                    (
+                        *(d.position, d.id, label, d.arm, d.propensity, *settled, *times),
+                        *(d.policy_version, d.available, d.slate, d.event),
+                    )
                 )
+            ended = {
+                d.event: [
+                    (
+                        np.full(len(shown_arms(d)), np.nan) if s.rewards is None else np.frombuffer(s.rewards),
+                        s.source,
+                        s.at,
+                        s.position,
+                    )
+                    for s in tables.settled(d, until)
+                ]
+                for d in tables.of(Decided, head.key, after, until)
+                if tables.settled(d, until)
+            }
+            found_ends = questions.settlements(store, head.key, after, until, until)
+            found_rows = {event: [tuple(each) for each in some] for event, some in sorted(found_ends.items())}
+            assert same(found_rows, ended)
             assert questions.exported(store, head.key, after, until, 9) == rows[:9]
             assert questions.exported(store, head.key, after, until, 10**6) == rows
         shown = [log_row(tables, d) for d in decisions]
         for d, row in zip(decisions, shown, strict=True):
-            assert questions.log_row(store, head.key, d.id) == row
+            assert same(questions.log_row(store, head.key, d.id), row)
         for state in (None, "pending", "deferred", *SOURCES):
             for context, arm in ((None, None), (1, None), (None, 1)):
                 wanted = [
@@ -285,33 +407,40 @@ def test_exports_and_the_log(tables: Tables) -> None:
                     for row in shown
                     if (state is None or state_of(row) == state)
                     and (context is None or row.context == context)
-                    and (arm is None or row.arm == arm)
+                    and (arm is None or arm in (row.slate.arms if row.slate else [row.arm]))
                     and 5 < row.position <= head.position - 5
                 ]
                 search = LogSearch(5, head.position - 5, 8, context, arm, state)
-                assert questions.log_rows(store, head.key, search) == wanted[::-1][:8]
+                assert same(questions.log_rows(store, head.key, search), wanted[::-1][:8])
         for position in range(0, head.position + 1, 7):
             before = [d.at for d in decisions if d.position <= position]
             assert questions.decision_time(store, head.key, position) == (before[-1] if before else None)
         rewarded = []
         for d in decisions:
             r = tables.one(Settled, d)
-            if r and (r.reward is not None or r.rewards is not None):
+            slots = by_slot(tables, d)
+            if (r and (r.reward is not None or r.rewards is not None)) or any(s.rewards for s in tables.settled(d)):
+                rewards = (None, None) if r is None else (r.reward, r.rewards)
                 rewarded.append(
-                    (d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available)
+                    (d.context, d.arm, *rewards, d.propensity, d.at, d.policy_version, d.available, d.slate, slots)
                 )
-        assert questions.rewarded(store, head.key) == rewarded
-        assert questions.rewarded(store, head.key, 5) == rewarded[-5:]
+        assert same(questions.rewarded(store, head.key), rewarded)
+        assert same(questions.rewarded(store, head.key, 5), rewarded[-5:])
 
 
 def log_row(tables: Tables, d: Any) -> FoundRow:
     a, r, late = (tables.one(kind, d) for kind in (Activated, Settled, Late))
+    slots = np.full(len(shown_arms(d)), np.nan) if d.slate and d.probabilities else by_slot(tables, d)
+    if r is None and (end := tables.end(d)) is not None:
+        r = Settled(end.event, end.experiment, end.position, end.decision, None, end.source, None, end.at)
     return FoundRow(
         *(d.position, d.id, d.at, d.context, tables.label(d) or f"erased-{d.context}", d.arm, d.propensity, d.deferred),
         None if a is None else a.at,
         *((None,) * 4 if r is None else (r.reward, r.rewards, r.source, r.at)),
         *(d.available, d.probabilities, d.state_version, d.policy_version),
         *((None,) * 3 if late is None else (late.reward, late.rewards, late.at)),
+        None if d.slate is None else Slate.from_bytes(d.slate),
+        slots,
     )
 
 

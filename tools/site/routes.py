@@ -22,7 +22,7 @@ def routes() -> str:
     for endpoint in ENDPOINTS:
         body = f"{fields(endpoint.body)} → " if endpoint.body else ""
         status = "" if endpoint.status == 200 else f"{endpoint.status} "
-        answer = endpoint.answer.partition(";")[0] if isinstance(endpoint.answer, str) else fields(endpoint.answer)
+        answer = " or ".join(map(fields, endpoint.answers)) or endpoint.answer.partition(";")[0]
         query = ", ".join(f"`{name}`" for name in (endpoint.query.__struct_fields__ if endpoint.query else ()))
         role = f"Role `{endpoint.role}`." if endpoint.role else "No key is needed."
         said = [endpoint.summary, role, *([f"Query: {query}."] if query else []), f"{body}{status}{answer}"]

@@ -13,6 +13,7 @@ _NAMES = {
         "ServiceError",
         "InvalidArgument",
         "Receipt",
+        "SlateReceipt",
         "Outcome",
         "Status",
         "PeriodStatus",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from alphafair_client.answers import PeriodStatus as PeriodStatus
     from alphafair_client.answers import Receipt as Receipt
     from alphafair_client.answers import ServiceError as ServiceError
+    from alphafair_client.answers import SlateReceipt as SlateReceipt
     from alphafair_client.answers import Status as Status
     from alphafair_client.client import AsyncClient as AsyncClient
     from alphafair_client.client import Client as Client

@@ -69,6 +69,18 @@ class Receipt(NamedTuple):
     context: str
 
 
+class SlateReceipt(NamedTuple):
+    """Several arms were drawn, which are all shown, and the decision is on the disk.
+
+    `propensities` are the probabilities of each of them to be shown, which together need not be 1.
+    """
+
+    id: str
+    arms: tuple[str, ...]  # in the order of slots
+    propensities: tuple[float, ...]
+    context: str
+
+
 class Outcome(NamedTuple):
     """Result of a reward or activation: applied, activated, repeated, conflict, unknown, expired, rolled_back."""
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair_client.answers import LONGEST_LABEL, GroupStatus, Outcome, PeriodStatus, Receipt
+from alphafair_client.answers import LONGEST_LABEL, GroupStatus, Outcome, PeriodStatus, Receipt, SlateReceipt
 
 Role = Literal["metrics", "read", "write", "log", "admin"]
 MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
+MOST_SHOWN: Final = 1000  # arms of one decision
 
 Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL)]
 Name = Annotated[
@@ -70,6 +71,12 @@ class DecisionRequest(Body):
     id: OwnId | None = None
     available: Available | None = None
     deferred: Annotated[bool, Meta(description="The decision counts only after it is activated.")] = False
+    k: (
+        Annotated[
+            int, Meta(ge=1, le=MOST_SHOWN, description="Show so many different arms. Left out: one arm, as `arm`.")
+        ]
+        | None
+    ) = None
 
 
 class RewardRequest(Body):
@@ -78,7 +85,10 @@ class RewardRequest(Body):
     id: DecisionId
     reward: Annotated[
         float | dict[Label, float],
-        Meta(description="A number; under full information, one for every arm.", examples=[0.8]),
+        Meta(
+            description="A number; under full information, one for every arm; of a slate, some or all of its arms.",
+            examples=[0.8],
+        ),
     ]
 
 
@@ -223,17 +233,25 @@ JSON_FORMS: dict[type, type[Struct]] = {
         "The arm that was drawn, and its probability.",
         propensity=Annotated[float, Meta(gt=0.0, le=1.0)],
     ),
+    SlateReceipt: _json_form(
+        SlateReceipt,
+        "The arms that are shown, in the order of slots, and the probability of each to be among them.",
+        arms=list[str],
+        propensities=list[Annotated[float, Meta(gt=0.0, le=1.0)]],
+    ),
     Outcome: _json_form(Outcome, "What became of a reward or an activation.", outcome=Outcomes),
 }
 
 
 class DecisionItem(Struct, omit_defaults=True):
-    """The fields of a receipt, or an error."""
+    """The fields of a receipt, of one arm or of several, or an error."""
 
     id: str | None = None
     arm: str | None = None
     propensity: float | None = None
     context: str | None = None
+    arms: list[str] | None = None
+    propensities: list[float] | None = None
     error: Problem | None = None
 
 
@@ -418,7 +436,7 @@ class Endpoint:
     role: Role | None  # None: open to everybody
     group: str  # the heading on /docs
     summary: str
-    answer: type | str  # a message, or a media type
+    answer: Any  # a message, a union of messages, or a media type
     body: type[Struct] | None = None
     example: Mapping[str, Any] | None = None  # of the body
     query: type[Struct] | None = None
@@ -428,6 +446,11 @@ class Endpoint:
     busy: bool = False  # whether it is used all the time, so that the service logs only its failures
     in_api: bool = True  # whether programs may want it: described by OpenAPI
     view: str | None = None  # what the page shows at this address
+
+    @property
+    def answers(self) -> tuple[type, ...]:
+        """The messages that a success may have; none where it is of another media type."""
+        return () if isinstance(self.answer, str) else get_args(self.answer) or (self.answer,)
 
     @property
     def parameters(self) -> list[str]:
@@ -465,7 +488,7 @@ LOG = Endpoint("GET", "/v1/experiments/{name}/log", "log", _EXPERIMENTS,
     "application/octet-stream", query=LogQuery)
 
 DECIDE = Endpoint("POST", "/v1/experiments/{name}/decisions", "write", _DECISIONS,
-    "Draw an arm for a context. The same id again returns the same decision.", Receipt,
+    "Draw an arm for a context, or `k` of them. The same id again returns the same decision.", Receipt | SlateReceipt,
     DecisionRequest, {"context": "visitor-7"}, busy=True)
 REWARD = Endpoint("POST", "/v1/experiments/{name}/rewards", "write", _DECISIONS,
     "Report the reward of a decision. The same reward again has no effect; another one is a conflict.", Outcome,

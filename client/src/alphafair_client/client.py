@@ -29,13 +29,25 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, NamedTuple, ParamSpec, Self, SupportsFloat, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Self,
+    SupportsFloat,
+    TypeVar,
+    get_args,
+    overload,
+)
 from urllib.parse import quote
 
 import msgspec
 
 from alphafair_client import api, checks
-from alphafair_client.answers import InvalidArgument, Outcome, Receipt, ServiceError
+from alphafair_client.answers import InvalidArgument, Outcome, Receipt, ServiceError, SlateReceipt
 from alphafair_client.api import (
     JSON_FORMS,
     ChangeItem,
@@ -130,14 +142,21 @@ class _Calls(_Settings):
         available: Iterable[str] | None = None,
         deferred: bool = False,
         *,
+        k: int | None = None,
         timeout: float | None = None,
-    ) -> Call[Receipt]:
-        """Draw an arm for a context. Without an `id`, a new one is sent, so that repeated attempts are one decision."""
-        body = _decision(context, id, available, deferred)
+    ) -> Call[Receipt | SlateReceipt]:
+        """Draw an arm for a context. Without an `id`, a new one is sent, so that repeated attempts are one decision.
+
+        With `k` draw a slate of k different arms, or of all that can be played if they are fewer: a `SlateReceipt`.
+        """
+        body = _decision(context, id, available, deferred, k)
         return _call(self._terms(timeout), api.DECIDE, body, name=experiment)
 
     def reward(self, id: str, reward: Reward, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
-        """Report the reward of a decision: "applied" or "repeated"; any other outcome raises `ServiceError`."""
+        """Report the reward of a decision: "applied" or "repeated"; any other outcome raises `ServiceError`.
+
+        Of a slate pass the rewards of some or all of its arms, by label; the others may follow in any order.
+        """
         return _call(self._terms(timeout), api.REWARD, _reward(id, reward), name=experiment)
 
     def activate(self, id: str, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
@@ -152,14 +171,15 @@ class _Calls(_Settings):
         available: Iterable[str] | Iterable[Iterable[str] | None] | None = None,
         deferred: bool | Iterable[bool] = False,
         *,
+        k: int | Iterable[int | None] | None = None,
         timeout: float | None = None,
-    ) -> Call[list[Receipt | ServiceError | ConnectionError]]:
+    ) -> Call[list[Receipt | SlateReceipt | ServiceError | ConnectionError]]:
         """Draw an arm for each context, in order; an item that fails has the exception that `decide` would raise.
 
         `ids` has one entry per context. `available` is one list of arms for all contexts, or one list or None per
-        context. `deferred` is one value for all contexts, or one per context. More than 1,000 contexts are sent in
-        several requests, one after the other. If the first request fails, its exception is raised; if a later one
-        fails, its exception is the result of its contexts and of all after them.
+        context. `deferred` and `k`, how many arms to show, are one value for all contexts, or one per context. More
+        than 1,000 contexts are sent in several requests, one after the other. If the first request fails, its exception
+        is raised; if a later one fails, its exception is the result of its contexts and of all after them.
         """
         labels = _list("contexts", contexts)
         arms: Any = None if available is None else _list("available", available)
@@ -170,13 +190,14 @@ class _Calls(_Settings):
             "ids": [None] * len(labels) if ids is None else _list("ids", ids),
             "available": arms,
             "deferred": [deferred] * len(labels) if one else _list("deferred", deferred),
+            "k": _list("k", k) if isinstance(k, Iterable) else [k] * len(labels),
         }
         for name, column in columns.items():
             if len(column) != len(labels):
                 repair = f"There are {len(labels)} contexts."
                 raise _invalid(name, "as many as contexts", f"{len(column)} of them", repair)
         items = [_item(_decision, *row) for row in zip(labels, *columns.values(), strict=True)]
-        return _batch(self._terms(timeout), api.DECIDE_MANY, experiment, items, Receipt)
+        return _batch(self._terms(timeout), api.DECIDE_MANY, experiment, items, Receipt | SlateReceipt)
 
     def reward_many(
         self, rewards: Iterable[tuple[str, Reward]], *, experiment: str, timeout: float | None = None
@@ -354,7 +375,35 @@ class Client(_Settings):
     further calls wait for one of them. `ssl_context` replaces the system's defaults for https.
     """
 
-    decide = _blocking(_Calls.decide)
+    if TYPE_CHECKING:  # what it returns depends on k
+
+        @overload
+        def decide(
+            self,
+            experiment: str,
+            context: str,
+            id: str | None = None,
+            available: Iterable[str] | None = None,
+            deferred: bool = False,
+            *,
+            k: None = None,
+            timeout: float | None = None,
+        ) -> Receipt: ...
+        @overload
+        def decide(
+            self,
+            experiment: str,
+            context: str,
+            id: str | None = None,
+            available: Iterable[str] | None = None,
+            deferred: bool = False,
+            *,
+            k: int,
+            timeout: float | None = None,
+        ) -> SlateReceipt: ...
+        def decide(self, *arguments: Any, **options: Any) -> Any: ...
+    else:
+        decide = _blocking(_Calls.decide)
     reward = _blocking(_Calls.reward)
     activate = _blocking(_Calls.activate)
     decide_many = _blocking(_Calls.decide_many)
@@ -416,7 +465,35 @@ class AsyncClient(_Settings):
     Connections belong to the event loop in which they were opened; in another loop the client opens new ones.
     """
 
-    decide = _awaited(_Calls.decide)
+    if TYPE_CHECKING:  # what it returns depends on k
+
+        @overload
+        async def decide(
+            self,
+            experiment: str,
+            context: str,
+            id: str | None = None,
+            available: Iterable[str] | None = None,
+            deferred: bool = False,
+            *,
+            k: None = None,
+            timeout: float | None = None,
+        ) -> Receipt: ...
+        @overload
+        async def decide(
+            self,
+            experiment: str,
+            context: str,
+            id: str | None = None,
+            available: Iterable[str] | None = None,
+            deferred: bool = False,
+            *,
+            k: int,
+            timeout: float | None = None,
+        ) -> SlateReceipt: ...
+        async def decide(self, *arguments: Any, **options: Any) -> Any: ...
+    else:
+        decide = _awaited(_Calls.decide)
     reward = _awaited(_Calls.reward)
     activate = _awaited(_Calls.activate)
     decide_many = _awaited(_Calls.decide_many)
@@ -566,7 +643,13 @@ def _result(request: HttpRequest, reply: Reply, kind: Any) -> Any:
 
 def _value(body: Any, kind: Any) -> Any:
     """JSON as a message or a value of the engine; unknown fields are ignored."""
+    if members := get_args(kind):  # receipts are told apart by their fields
+        known = set(body) if isinstance(body, Mapping) else set()
+        kind = next((each for each in members if known.issuperset(JSON_FORMS[each].__struct_fields__)), members[0])
     form = JSON_FORMS.get(kind)
+    if form is not None and kind is SlateReceipt:
+        found: Any = msgspec.convert(body, form)
+        return SlateReceipt(found.id, tuple(found.arms), tuple(found.propensities), found.context)
     return msgspec.convert(body, kind) if form is None else kind(*msgspec.structs.astuple(msgspec.convert(body, form)))
 
 
@@ -708,13 +791,22 @@ def _new_id() -> str:
     return f"{(time.time_ns() >> 20) % 2**32:08x}{secrets.token_hex(12)}"
 
 
-def _decision(context: Any, id: Any, available: Any, deferred: Any) -> dict[str, Any]:
+def _decision(context: Any, id: Any, available: Any, deferred: Any, k: Any) -> dict[str, Any]:
+    of_slate = {} if k is None else {"k": _shown(k)}
     return {
         "context": _label("context", context),
         "id": _new_id() if id is None else _label("id", id),
         "available": None if available is None else [_label("available", arm) for arm in _list("available", available)],
         "deferred": deferred,
+        **of_slate,
     }
+
+
+def _shown(k: Any) -> int:
+    try:
+        return checks.integer("k", k, low=1, high=api.MOST_SHOWN)
+    except InvalidArgument:
+        raise _invalid("k", f"an integer from 1 to {api.MOST_SHOWN:,}", k, "Leave it out to show one arm.") from None
 
 
 def _reward(id: Any, reward: Any) -> dict[str, Any]:

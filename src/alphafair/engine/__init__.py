@@ -19,6 +19,7 @@ from alphafair_client.answers import GroupStatus as GroupStatus
 from alphafair_client.answers import Outcome as Outcome
 from alphafair_client.answers import PeriodStatus as PeriodStatus
 from alphafair_client.answers import Receipt as Receipt
+from alphafair_client.answers import SlateReceipt as SlateReceipt
 from alphafair_client.answers import Status as Status
 
 _NAMES = {
@@ -29,7 +30,7 @@ _NAMES = {
     "store.sqlite": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-_ANSWERS = ("ChangeRecord", "GroupStatus", "Outcome", "PeriodStatus", "Receipt", "Status")
+_ANSWERS = ("ChangeRecord", "GroupStatus", "Outcome", "PeriodStatus", "Receipt", "SlateReceipt", "Status")
 __all__ = [*_NAMES["engine"], *_NAMES["copies"], *sorted([*_ANSWERS, *_NAMES["requests"]])]
 
 if TYPE_CHECKING:

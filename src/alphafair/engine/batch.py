@@ -14,8 +14,20 @@ import numpy as np
 from alphafair.engine.decisions import DecisionRecord, DecisionState, new_tuple
 from alphafair.engine.maintenance import Search
 from alphafair.engine.state.experiment import Experiment
-from alphafair.engine.state.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, SOURCE_KINDS, Steps
-from alphafair.engine.store.ledger import Activated, Change, Context, Decided, Head, Late, Numbers, Part, Settled
+from alphafair.engine.state.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, PAID_PARTLY, SOURCE_KINDS, Steps
+from alphafair.engine.store.ledger import (
+    Activated,
+    Change,
+    Context,
+    Decided,
+    Head,
+    Late,
+    Numbers,
+    Part,
+    Settled,
+    SlateSettled,
+)
+from alphafair.engine.store.slates import Rewards, SlateEvent, joined, packed
 from alphafair.policy.base import BasePolicy
 
 if TYPE_CHECKING:
@@ -25,7 +37,7 @@ if TYPE_CHECKING:
 class ExperimentPart(Part):
     """What a batch has for one experiment: its events, new contexts, and rows of its steps."""
 
-    __slots__ = ("awaited", "contexts", "experiment", "full", "policy", "since", "steps")
+    __slots__ = ("awaited", "contexts", "experiment", "full", "policy", "since", "slates", "steps")
 
     def __init__(self, experiment: Experiment, head: Head, numbers: Numbers, at: int) -> None:
         super().__init__(head, numbers, at)
@@ -34,6 +46,7 @@ class ExperimentPart(Part):
         self.policy: BasePolicy | None = None  # with memory for them
         self.steps: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
         self.full: dict[int, tuple[bytes, bytes]] = {}
+        self.slates: dict[int, SlateEvent] = {}
         self.since: list[int] = []  # of the rewards that clients sent: when their decisions began to wait
         self.awaited = 0  # the event of the first new decision, which begins to wait; 0: there is none
 
@@ -45,7 +58,7 @@ class ExperimentPart(Part):
         experiment.unsaved += self.position - self.expected
         experiment.position = self.position
         if self.steps:
-            steps = Steps.of(self.steps, self.full, self.at, self.since)
+            steps = Steps.of(self.steps, self.full, self.at, self.since, self.slates)
             experiment.tally.count(steps)
             experiment.summary.advance(self.at, experiment.fairness)
             experiment.summary.add(steps)
@@ -139,6 +152,8 @@ class Batch:
         part.rows[Decided].append(row)
         kind = DECIDED if record.state.active else DEFERRED
         part.awaited = part.awaited or row[0]
+        if record.slate is not None:
+            part.slates[part.position] = SlateEvent(record.slate)
         part.steps.append((part.position, kind, record.context, record.arm, record.propensity, 0.0))
 
     def activate(self, record: DecisionRecord) -> None:
@@ -147,6 +162,8 @@ class Batch:
         part = self.part(record.experiment)
         event = part.next()
         part.rows[Activated].append((event, part.key, part.position, record.event, self.at))
+        if record.slate is not None:
+            part.slates[part.position] = SlateEvent(record.slate)
         part.steps.append((part.position, ACTIVATED, record.context, record.arm, record.propensity, 0.0))
 
     def settle(
@@ -157,10 +174,18 @@ class Batch:
         source: str,
         rewards: bytes | None = None,
     ) -> None:
-        """Add the reward of a decision in its present state, or close it without one."""
-        active, waits_since, _, has_late_reward = state
+        """Add the reward of a decision in its present state, or close it without one.
+
+        Of a slate it is that of every arm without a reward.
+        """
+        if record.slate is not None and record.probabilities is None:
+            arrived = record.slate.without_rewards if state.arrived is None else state.arrived
+            missing = None if reward is None else np.where(np.isnan(arrived), reward, np.nan)
+            self.settle_slate(record, state, missing, source)
+            return
+        active, waits_since, _, has_late_reward, _ = state
         settled = (reward, source, rewards)
-        self._set(record, new_tuple(DecisionState, (active, waits_since, settled, has_late_reward)))
+        self._set(record, new_tuple(DecisionState, (active, waits_since, settled, has_late_reward, None)))
         part = self.part(record.experiment)
         event = part.next()
         position = part.position
@@ -168,10 +193,32 @@ class Batch:
         if rewards is not None:
             part.full[position] = record.probabilities or b"", rewards
             reward = float(np.frombuffer(rewards, dtype="<f8")[record.arm])
+            if record.slate is not None:
+                part.slates[position] = SlateEvent(record.slate)
         kind = SOURCE_KINDS[source]
         if kind == CLIENT:
             part.since.append(waits_since)
         part.steps.append((position, kind, record.context, record.arm, record.propensity, reward or 0.0))
+
+    def settle_slate(self, record: DecisionRecord, state: DecisionState, given: Rewards | None, source: str) -> None:
+        """Add the rewards of some arms of a slate, NaN for the others; None: close it without the missing ones."""
+        if record.slate is None:
+            raise ValueError("a decision of one arm")
+        before = record.slate.without_rewards if state.arrived is None else state.arrived
+        arrived = before if given is None else joined(before, given)
+        remaining = 0 if given is None else int(np.isnan(arrived).sum())
+        settled = None if remaining else (None, source, None)
+        known = arrived if source == "client" else before  # what clients sent
+        self._set(record, state._replace(settled=settled, arrived=known))
+        part = self.part(record.experiment)
+        event, position = part.next(), part.position
+        blob = None if given is None else packed(given)
+        part.rows[SlateSettled].append((event, part.key, position, record.event, source, blob, remaining, self.at))
+        part.slates[position] = SlateEvent(record.slate, given, before)
+        kind = PAID_PARTLY if remaining else SOURCE_KINDS[source]
+        if source == "client":
+            part.since.append(state.waits_since)
+        part.steps.append((position, kind, record.context, record.arm, record.propensity, 0.0))
 
     def late_reward(self, record: DecisionRecord, reward: float | None, rewards: bytes | None) -> None:
         """Record the first reward that arrived after its decision was closed; later ones add nothing."""

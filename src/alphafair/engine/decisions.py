@@ -19,9 +19,11 @@ from alphafair.engine.state.settings import checked_label, is_label
 from alphafair.engine.state.verify import checksum
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Behind, Store
+from alphafair.engine.store.slates import Rewards, Slate
+from alphafair.engine.store.slates import packed as packed_rewards
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.values.available import packed
-from alphafair_client.answers import Outcome, Receipt
+from alphafair_client.answers import Outcome, Receipt, SlateReceipt
 
 if TYPE_CHECKING:
     from alphafair.engine.batch import Batch
@@ -42,6 +44,7 @@ class DecisionState(NamedTuple):
     waits_since: int
     settled: tuple[float | None, str, bytes | None] | None  # reward, source, rewards of all arms
     has_late_reward: bool = False
+    arrived: Rewards | None = None  # by slot of a slate, from clients; None: nothing has
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +63,7 @@ class DecisionRecord:
     probabilities: bytes | None
     state: DecisionState
     other: DecisionRecord | None = None  # a decision of another experiment that has the same id
+    slate: Slate | None = None
 
     def of(self, experiment: Experiment) -> DecisionRecord | None:
         """Return the decision of an experiment with this id."""
@@ -127,8 +131,10 @@ class DecisionCache:
                     found.waits_since,
                     (found.reward, found.source, found.rewards) if found.is_settled else None,
                     bool(found.has_late_reward),
+                    found.arrived,
                 ),
                 recent.get(found.id),
+                found.slate,
             )
             recent[found.id] = record
         self.absent.update(id for id in wanted if id not in recent)
@@ -169,15 +175,17 @@ class RequestHandler:
 
     def __init__(self, memory: EngineMemory, chance: random.Random, ids: IdGenerator) -> None:
         self._memory, self._random, self.ids = memory, chance, ids
-        self._handlers: dict[type, Callable[[Any, Batch], Receipt | Outcome]] = {
+        self._handlers: dict[type, Callable[[Any, Batch], Receipt | SlateReceipt | Outcome]] = {
             Decide: self.decide,
             Reward: self.reward,
             Activate: self.activate,
         }
 
-    def answer(self, requests: Sequence[Request], batch: Batch) -> list[Receipt | Outcome | RequestError]:
+    def answer(
+        self, requests: Sequence[Request], batch: Batch
+    ) -> list[Receipt | SlateReceipt | Outcome | RequestError]:
         """Return an answer per request, in their order; a refusal is an answer too."""
-        answers: list[Receipt | Outcome | RequestError] = []
+        answers: list[Receipt | SlateReceipt | Outcome | RequestError] = []
         for request in requests:
             try:
                 answers.append(self._handlers.get(type(request), _refuse)(request, batch))
@@ -188,10 +196,10 @@ class RequestHandler:
                 answers.append(RequestError("bad_request", argument, allowed, value, repair))
         return answers
 
-    def decide(self, request: Decide, batch: Batch) -> Receipt:
-        """Check the request, draw an arm, and only then change anything."""
+    def decide(self, request: Decide, batch: Batch) -> Receipt | SlateReceipt:
+        """Check the request, draw an arm or a slate, and only then change anything."""
         memory = self._memory
-        name, label, id, available, deferred = request
+        name, label, id, available, deferred, k = request
         experiment = memory.experiments.get(name) if type(name) is str else None
         if experiment is None:
             experiment = memory.find(name)
@@ -204,10 +212,12 @@ class RequestHandler:
             others = batch.find(id)
             record = None if others is None else others.of(experiment)
             if record is not None:
-                if record.label != label:
-                    repair = "Use a new id; to repeat a request, repeat its context."
+                asked = None if record.slate is None else record.slate.asked
+                if record.label != label or asked != k:
+                    own = "context" if asked == k else "k"
+                    repair = f"Use a new id; to repeat a request, repeat its {own}."
                     raise RequestError("id_taken", "id", f"one that no other decision of {name} has", id, repair)
-                return Receipt(id, experiment.arms[record.arm], record.propensity, label)
+                return self._receipt(record, id, label)
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
@@ -221,7 +231,12 @@ class RequestHandler:
             number, is_new = experiment.n_contexts + len(part.contexts), True
             memory.check_contexts(experiment, number + 1)
             policy = experiment.policy_for(policy, number)
-        arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
+        if k is None:
+            slate = None
+            arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
+        else:
+            slate, probabilities = experiment.draw_slate(policy, number, k, self._random, mask)
+            arm, propensity = slate.arms[0], slate.propensities[0]
         distribution = None if probabilities is None else probabilities.astype("<f8").tobytes()
         among = None if mask is None else packed(mask)
         if id is None:
@@ -231,13 +246,23 @@ class RequestHandler:
         if is_new:
             batch.add_context(part, number, label, policy)
         event, at, version = part.next(), batch.at, experiment.version
-        state = new_tuple(DecisionState, (not deferred, at, None, False))
-        record = DecisionRecord(event, experiment, number, label, arm, propensity, distribution, state, others)
+        state = new_tuple(DecisionState, (not deferred, at, None, False, None))
+        record = DecisionRecord(event, experiment, number, label, arm, propensity, distribution, state, others, slate)
         later = 1 if deferred else 0
         position, seen = part.position, part.expected
-        row = (event, key, position, id, number, arm, propensity, seen, version, later, among, distribution, at, tie)
-        batch.decide(part, row, record)
+        shown = None if slate is None else slate.to_bytes()
+        drawn = (number, arm, propensity, seen, version, later, among, distribution)
+        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown), record)
+        if slate is not None:
+            return self._receipt(record, id, label)
         return new_tuple(Receipt, (id, experiment.arms[arm], propensity, label))
+
+    @staticmethod
+    def _receipt(record: DecisionRecord, id: str, label: str) -> Receipt | SlateReceipt:
+        arms = record.experiment.arms
+        if record.slate is None:
+            return Receipt(id, arms[record.arm], record.propensity, label)
+        return SlateReceipt(id, tuple(arms[arm] for arm in record.slate.arms), record.slate.propensities, label)
 
     def reward(self, request: Reward, batch: Batch) -> Outcome:
         id, value, name = request
@@ -246,6 +271,8 @@ class RequestHandler:
             return Outcome("unknown")
         experiment = record.experiment
         settings = experiment.settings
+        if record.slate is not None and record.probabilities is None:
+            return self._reward_slate(id, record, record.slate, value, batch)
         if type(value) is float and settings.low <= value <= settings.high and record.probabilities is None:
             reward: float | None = value
             rewards: bytes | None = None
@@ -259,9 +286,28 @@ class RequestHandler:
             batch.late_reward(record, reward, rewards)
             return _closed(source)
         if not state.active:
-            repair = "Activate the decision first: a deferred decision counts from then on."
-            raise RequestError("not_activated", "id", "an activated decision", id, repair)
+            raise _not_activated(id)
         batch.settle(record, state, reward, "client", rewards)
+        batch.delays.append((batch.at - state.waits_since) / 1e6)
+        return APPLIED
+
+    def _reward_slate(self, id: str, record: DecisionRecord, slate: Slate, value: Any, batch: Batch) -> Outcome:
+        """Take the rewards of some arms of a slate: those that it has not, unless another one is different."""
+        given = _checked_slate_rewards(record.experiment, slate, value)
+        state = _up_to_date(record, batch)
+        arrived = slate.without_rewards if state.arrived is None else state.arrived
+        is_new = np.isnan(arrived) & ~np.isnan(given)
+        if (~np.isnan(arrived) & ~np.isnan(given) & (arrived != given)).any():
+            return Outcome("conflict")
+        if not is_new.any():
+            return Outcome("repeated")
+        new = np.where(is_new, given, np.nan)
+        if state.settled is not None:
+            batch.late_reward(record, None, packed_rewards(new))
+            return _closed(state.settled[1])
+        if not state.active:
+            raise _not_activated(id)
+        batch.settle_slate(record, state, new, "client")
         batch.delays.append((batch.at - state.waits_since) / 1e6)
         return APPLIED
 
@@ -300,8 +346,12 @@ class RequestHandler:
                 record = None if cached is None else cached.of(experiment)
                 if record is None:
                     arguments = (found.event, experiment, found.context, None, found.arm, found.propensity)
-                    state = DecisionState(bool(found.is_active), found.waits_since, None)
-                    record = DecisionRecord(*arguments, found.probabilities, state)
+                    slate = None if found.slate is None else Slate.from_bytes(found.slate)
+                    arrived = None
+                    if slate is not None:
+                        arrived = questions.rewards_by_slot(memory.store, found.event, slate)
+                    state = DecisionState(bool(found.is_active), found.waits_since, None, False, arrived)
+                    record = DecisionRecord(*arguments, found.probabilities, state, None, slate)
                 _settle_overdue(record, batch.state(record), batch)
                 n_settled += 1
         return n_settled
@@ -341,6 +391,29 @@ def _checked_reward(experiment: Experiment, value: Any, n_arms: int) -> tuple[fl
         repair = f"{experiment.name} was created with this reward_range."
         raise RequestError("bad_reward", "reward", f"a number {allowed}", value, repair)
     return number, None
+
+
+def _checked_slate_rewards(experiment: Experiment, slate: Slate, value: Any) -> Rewards:
+    """Return the rewards of a slate by slot, NaN where an object from arm to reward has none."""
+    labels = [experiment.arms[arm] for arm in slate.arms]
+    settings = experiment.settings
+    if not isinstance(value, Mapping) or not value:
+        is_reward = type(value) in (int, float) and settings.low <= value <= settings.high  # type: ignore[operator]
+        example = value if is_reward else settings.high
+        allowed = "an object with rewards of shown arms"
+        raise RequestError("bad_request", "reward", allowed, value, f'Send {{"{labels[0]}": {example:g}}}.')
+    given = slate.without_rewards
+    for arm, reward in value.items():
+        if arm not in labels:
+            allowed = f"of shown arms, {validate.listed(labels)}"
+            raise RequestError("bad_reward", "reward", allowed, arm, "Pass a reward per shown arm.")
+        given[labels.index(arm)] = _checked_reward(experiment, reward, 0)[0]
+    return given
+
+
+def _not_activated(id: str) -> RequestError:
+    repair = "Activate the decision first: a deferred decision counts from then on."
+    return RequestError("not_activated", "id", "an activated decision", id, repair)
 
 
 def _up_to_date(record: DecisionRecord, batch: Batch) -> DecisionState:

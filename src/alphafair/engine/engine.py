@@ -7,10 +7,10 @@ import copy
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar, overload
 
 from alphafair import validate
 from alphafair.engine import changes
@@ -32,7 +32,7 @@ from alphafair.engine.writers import AllWriters, check_new
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
-from alphafair_client.answers import ChangeRecord, Outcome, Receipt, Status
+from alphafair_client.answers import ChangeRecord, Outcome, Receipt, SlateReceipt, Status
 
 Result = TypeVar("Result")
 
@@ -141,6 +141,7 @@ class Engine:
 
     # decisions and rewards
 
+    @overload
     def decide(
         self,
         experiment: str,
@@ -148,15 +149,58 @@ class Engine:
         id: str | None = None,
         available: Sequence[str] | None = None,
         deferred: bool = False,
-    ) -> Receipt:
+        *,
+        k: None = None,
+    ) -> Receipt: ...
+    @overload
+    def decide(
+        self,
+        experiment: str,
+        context: str,
+        id: str | None = None,
+        available: Sequence[str] | None = None,
+        deferred: bool = False,
+        *,
+        k: int,
+    ) -> SlateReceipt: ...
+    def decide(
+        self,
+        experiment: str,
+        context: str,
+        id: str | None = None,
+        available: Sequence[str] | None = None,
+        deferred: bool = False,
+        *,
+        k: int | None = None,
+    ) -> Receipt | SlateReceipt:
         """Draw an arm for a context. Repeating an `id` in an experiment returns the same arm and propensity.
 
         `available` lists the arms that can be played this time; a `deferred` decision counts once it is activated.
+
+        With `k` draw a slate of k different arms, or of all that can be played if they are fewer: all are shown and all
+        are rewarded. Any k may follow any other.
         """
-        return self._submit_one(Decide(experiment, context, id, available, deferred))  # type: ignore[return-value]
+        return self._submit_one(Decide(experiment, context, id, available, deferred, k))  # type: ignore[return-value]
+
+    def decide_many(
+        self, experiment: str, contexts: Iterable[str], *, k: int | Iterable[int | None] | None = None
+    ) -> list[Receipt | SlateReceipt | RequestError]:
+        """Draw for each context, in order and in one transaction; an item that is refused is its exception.
+
+        `k` is one number for all contexts, or one or None per context. See `submit` for ids and available arms.
+        """
+        labels = list(contexts)
+        numbers = [*k] if isinstance(k, Iterable) else [k] * len(labels)
+        if len(numbers) != len(labels):
+            raise InvalidArgument("k", "as many as contexts", len(numbers), f"There are {len(labels)} contexts.")
+        found = self.submit([Decide(experiment, label, k=each) for label, each in zip(labels, numbers, strict=True)])
+        return found  # type: ignore[return-value]
 
     def reward(self, id: str, reward: Value, experiment: str | None = None) -> Outcome:
         """Report the reward of a decision: applied, repeated, conflict, unknown, expired or rolled_back.
+
+        Of a slate pass the rewards of some or all of its arms, by label; the others may follow in any order. Only new
+        ones count; if one differs from the reward that its arm has, nothing is applied.
 
         Pass the `experiment` where several have a decision with this id.
         """
@@ -169,13 +213,13 @@ class Engine:
         """
         return self._submit_one(Activate(id, experiment))  # type: ignore[return-value]
 
-    def _submit_one(self, request: Request) -> Receipt | Outcome:
+    def _submit_one(self, request: Request) -> Receipt | SlateReceipt | Outcome:
         (answer,) = self.submit([request])
         if isinstance(answer, RequestError):
             raise answer
         return answer
 
-    def submit(self, requests: Sequence[Request]) -> list[Receipt | Outcome | RequestError]:
+    def submit(self, requests: Sequence[Request]) -> list[Receipt | SlateReceipt | Outcome | RequestError]:
         """Answer all requests once they are on the disk, in one transaction; a refusal is an answer too.
 
         In a database, where experiments are written side by side, each experiment has a transaction of its own.

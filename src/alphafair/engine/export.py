@@ -22,6 +22,7 @@ from alphafair import validate
 from alphafair.engine.addresses import open_store
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Change, Store
+from alphafair.engine.store.slates import Slate
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
@@ -42,6 +43,8 @@ class Exported(Protocol):
     def name(self) -> str: ...
     @property
     def full(self) -> bool: ...  # a reward per arm
+    @property
+    def has_slates(self) -> bool: ...  # whether decisions show several arms
     @property
     def changes(self) -> Sequence[Change]: ...
 
@@ -126,10 +129,13 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
     if not rows:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    contexts, arms, rewards, full, propensities, at, versions, masks = map(list, zip(*rows, strict=True))
-    if experiment.full:
-        rewards = [np.frombuffer(blob, dtype="<f8")[arm] for blob, arm in zip(full, arms, strict=True)]
-    over_time = ArmsOverTime(experiment)
+    seen = [shown for number, row in enumerate(rows) for shown in _shown(number, row)]
+    contexts, arms, rewards, propensities, at, versions, masks, slots, decisions = map(list, zip(*seen, strict=True))
+    over_time, of_slates = ArmsOverTime(experiment), dict[str, Any]()
+    if experiment.has_slates:
+        of_slates = {"positions": np.array(slots, dtype=np.int32)}
+        if "decisions" in Log.__dataclass_fields__:
+            of_slates["decisions"] = np.array(decisions, dtype=np.int32)
     return Log(
         np.array(contexts, dtype=np.int32),
         np.array(arms, dtype=np.int32),
@@ -139,7 +145,26 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
         arm_labels=over_time.labels,
         timestamps=np.array(at, dtype="datetime64[us]"),
         available=over_time.available(versions, masks),
+        **of_slates,
     )
+
+
+def _shown(number: int, row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the entries of one decision, a row of `questions.rewarded`: every shown arm that has a reward.
+
+    The propensity of an arm of a slate is that of its slot, as slots are shuffled: its own divided by their number.
+    """
+    context, arm, reward, full, propensity, *rest, blob, by_slot = row
+    slate = Slate(1, (arm,), (propensity,)) if blob is None else Slate.from_bytes(blob)
+    of_all = None if full is None else np.frombuffer(full, dtype="<f8")
+    for slot, (each, p) in enumerate(zip(slate.arms, slate.propensities, strict=True)):
+        if of_all is not None:
+            reward = of_all[each]
+        elif by_slot is not None:
+            reward = by_slot[slot]
+            if np.isnan(reward):
+                continue
+        yield context, each, reward, p / len(slate.arms), *rest, slot + 1, number
 
 
 def checked_format(experiment: Exported, format: str | None) -> str:
@@ -152,14 +177,19 @@ def checked_format(experiment: Exported, format: str | None) -> str:
 
 
 def schema(experiment: Exported, format: str) -> dict[str, Any]:
-    """Return the columns of an exported log and their types, which do not depend on its rows."""
+    """Return the columns of an exported log and their types, which do not depend on its rows.
+
+    Where decisions show several arms, a row is a shown arm, its slot of k, and the probability that it is in this slot.
+    """
     time = pl.Datetime("us", "UTC")
+    of_slates = {"slot": pl.Int64, "k": pl.Int64} if experiment.has_slates else {}
     return {
         "seq": pl.Int64,
         "id": pl.String,
         "context": pl.String,
         "arm": pl.String,
         "propensity": pl.Float64,
+        **of_slates,
         "reward": pl.List(pl.Float64) if experiment.full else pl.Float64,
         "reward_source": pl.String,
         "decided_at": time,
@@ -176,16 +206,40 @@ def pages(store: Store, experiment: Exported, until: int, format: str) -> Iterat
     number_of = _period_numbers(experiment)
     with store.reader() as reader:
         while rows := questions.exported(reader, experiment.key, after, until, PAGE_ROWS):
-            after = rows[-1][0]
+            begin, after = after, rows[-1][0]
+            of_slates: tuple[list[int], ...] = ()
+            if experiment.has_slates:
+                settled_at = questions.settlements(reader, experiment.key, begin, after, until)
+                shown = [each for row in rows for each in _slots(row, settled_at.get(row[-1], []))]
+                rows, of_slates = [row for *_, row in shown], ([slot for slot, *_ in shown], [k for _, k, _ in shown])
             values = [list(column) for column in zip(*rows, strict=True)]
-            seq, ids, contexts, arms, propensities, reward, rewards, *rest, settled, versions, masks = values
+            seq, ids, contexts, arms, propensities, reward, rewards, *rest, settled, versions, masks, _, _ = values
             if experiment.full:
                 reward = [None if blob is None else np.frombuffer(blob, dtype="<f8").tolist() for blob in rewards]
             arms = [over_time.labels[arm] for arm in arms]
             period = [None if value is None else number_of(at) for value, at in zip(reward, settled, strict=True)]
             available = over_time.column(over_time.available(versions, masks), format)
-            page = (seq, ids, contexts, arms, propensities, reward, *rest, period, versions, available)
+            page = (seq, ids, contexts, arms, propensities, *of_slates, reward, *rest, period, versions, available)
             yield pl.DataFrame(dict(zip(columns, page, strict=True)), schema_overrides=columns, strict=False)
+
+
+def _slots(row: tuple[Any, ...], settled: Sequence[questions.Settlement]) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+    """Yield slot, k and the row of every shown arm of a decision, a row of `questions.exported`."""
+    *start, _, _, reward, rewards, source, at, rewarded_at, position, version, mask, blob, event = row
+    if blob is None:
+        yield 1, 1, row
+        return
+    slate = Slate.from_bytes(blob)
+    k = len(slate.arms)
+    for slot, (each, p) in enumerate(zip(slate.arms, slate.propensities, strict=True)):
+        end: tuple[Any, ...] = reward, rewards, source, at, rewarded_at, position  # those of the decision
+        for settlement in settled:
+            if np.isnan(settlement.rewards).all() or not np.isnan(settlement.rewards[slot]):  # closed, or rewarded
+                found = float(settlement.rewards[slot])
+                mine = None if np.isnan(found) else found
+                end = mine, rewards, settlement.source, at, settlement.at, settlement.position
+                break
+        yield slot + 1, k, (*start, each, p / k, *end, version, mask, blob, event)
 
 
 def write_log(
@@ -239,13 +293,14 @@ class ExportJob(NamedTuple):
     full: bool
     until: int
     format: str
+    has_slates: bool = False
 
     def run(self, target: IO[bytes]) -> None:
         store = open_store(self.address, read_only=True)
         try:
             found = questions.changes(store, self.experiment, self.until)
             changes = [change._replace(state=None) for change in found]
-            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes)
+            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes, self.has_slates)
             write_log(store, experiment, self.until, target, self.format)
         finally:
             store.close()
@@ -258,3 +313,4 @@ class ExperimentRecord(NamedTuple):
     name: str
     full: bool
     changes: list[Change]
+    has_slates: bool = False

@@ -26,6 +26,7 @@ class ProbabilitiesJob(Job):
     position: int  # of the event log, in memory when the arm was drawn
     context: int
     available: tuple[bool, ...] | None  # by arm; None: all that are live
+    k: int | None = None  # how many arms were asked for; None: one, without a slate
 
 
 @dataclass(frozen=True, kw_only=True)

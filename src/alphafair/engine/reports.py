@@ -188,7 +188,8 @@ class Reports:
         with self._writers.reading(name) as (_, experiment):
             until = experiment.position
         format = checked_format(experiment, format)
-        return ExportJob(self._writers.store.address, experiment.name, experiment.key, experiment.full, until, format)
+        of_log = experiment.full, until, format, experiment.has_slates
+        return ExportJob(self._writers.store.address, experiment.name, experiment.key, *of_log)
 
     def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
         """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
@@ -217,6 +218,7 @@ class Reports:
             position=row.state_version,
             context=row.context,
             available=None if row.available is None else tuple(story.available.tolist()),
+            k=None if row.slate is None else row.slate.asked,
         )
 
 

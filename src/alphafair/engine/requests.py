@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm
+Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm; by shown arm
 
 
 class Decide(NamedTuple):
-    """Draw an arm. Repeating an id returns the same arm."""
+    """Draw an arm, or with `k` a slate of several arms. Repeating an id returns the same ones."""
 
     experiment: str
     context: str
     id: str | None = None
     available: Sequence[str] | None = None
     deferred: bool = False
+    k: int | None = None
 
 
 class Reward(NamedTuple):
-    """Report the reward of a decision."""
+    """Report the reward of a decision; of a slate, the rewards of some or all of its arms, by label."""
 
     id: str
     reward: Value

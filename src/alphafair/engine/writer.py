@@ -30,7 +30,7 @@ from alphafair.engine.state.status import summary_at
 from alphafair.engine.store.ledger import Behind, Statement, Store, commit_bytes
 from alphafair.engine.tickets import Call, Queue, Ticket, Waiter
 from alphafair.errors import InvalidArgument, Mismatch, RequestError, Unavailable, Uncertain
-from alphafair_client.answers import Outcome, Receipt
+from alphafair_client.answers import Outcome, Receipt, SlateReceipt
 
 MOST_REQUESTS: Final = 1_000  # a commit is closed once it has as many
 ATTEMPTS: Final = 3  # to append while others wait
@@ -74,7 +74,7 @@ CURRENT, CLOSED = Condition(ConditionKind.CURRENT), Condition(ConditionKind.CLOS
 
 
 Result = TypeVar("Result")
-Answer = Receipt | Outcome | RequestError
+Answer = Receipt | SlateReceipt | Outcome | RequestError
 
 
 class Writer:

@@ -111,6 +111,14 @@ def update(policy: BasePolicy, decision: SlateDecision, rewards: Any) -> None:
         raise
 
 
+def learn(policy: BasePolicy, decision: SlateDecision, rewards: Mapping[int, float], *, first: bool) -> None:
+    """Learn from the rewards of some arms of a slate of a log; `first` if none of its rewards came before."""
+    with policy._lock:
+        context, arms, propensities, _ = checked(decision, policy.n_contexts, policy.n_arms)
+        given = by_arm(arms, frozenset(), rewards, *policy._reward_range)
+        _learn_some(policy, decision, context, arms, propensities, given, first=first)
+
+
 def _learn_some(
     policy: BasePolicy,
     decision: SlateDecision,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -58,7 +58,7 @@ def message_types() -> list[type]:
     """The JSON forms of all bodies and answers in the table, each once."""
     described = [endpoint for endpoint in ENDPOINTS if endpoint.in_api]
     found = [
-        kind for endpoint in described for kind in (endpoint.body, endpoint.answer, *endpoint.other_answers.values())
+        kind for endpoint in described for kind in (endpoint.body, *endpoint.answers, *endpoint.other_answers.values())
     ]
     types = [JSON_FORMS.get(kind, kind) for kind in (*found, ErrorAnswer) if isinstance(kind, type)]
     return [kind for kind in dict.fromkeys(types) if issubclass(kind, Struct)]
@@ -125,12 +125,14 @@ def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
             yield {"name": name, "in": "query", "required": required, "description": text, "schema": schema}
 
 
-def _content(description: str, answer: type | str) -> dict[str, Any]:
+def _content(description: str, answer: Any) -> dict[str, Any]:
     media, schema = (answer, {"type": "string"}) if isinstance(answer, str) else ("application/json", _schema(answer))
     return {"description": description, "content": {media: {"schema": schema}}}
 
 
-def _schema(kind: type) -> dict[str, Any]:
+def _schema(kind: Any) -> dict[str, Any]:
+    if members := get_args(kind):
+        return {"anyOf": [_schema(each) for each in members]}
     form = JSON_FORMS.get(kind, kind)
     return {"$ref": f"{PREFIX}{form.__name__}"} if issubclass(form, Struct) else {"type": "object"}
 
@@ -181,8 +183,7 @@ def _section(endpoint: Endpoint, types: dict[str, Any]) -> str:
         for status, answer in operation["responses"].items()
     ]
     parts.append("\n".join(["<p>Answers:</p>\n<table>", *rows, "</table>"]))
-    if isinstance(endpoint.answer, type) and endpoint.answer.__name__ in types:
-        parts.append(_pretty(types[endpoint.answer.__name__]))
+    parts += [_pretty(types[kind.__name__]) for kind in endpoint.answers if kind.__name__ in types]
     return "\n".join([*parts, "</details>"])
 
 

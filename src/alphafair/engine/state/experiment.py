@@ -25,8 +25,10 @@ from alphafair.engine.state.steps import Steps, follow
 from alphafair.engine.state.summary import Fairness, Summary
 from alphafair.engine.state.tally import Tally
 from alphafair.engine.store.ledger import Change
+from alphafair.engine.store.slates import Slate
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, encodable
 from alphafair.jit import OF_STATES, fingerprint
+from alphafair.policy.slates import checked_k
 from alphafair.values import Feedback, State, Vector
 
 CODE = fingerprint(OF_STATES)  # with other code the same log may lead to other bits
@@ -162,6 +164,38 @@ class Experiment:
             self.problems.pop(DRAWING, None)
         return arm, propensity, probabilities
 
+    def draw_slate(
+        self, policy: BasePolicy, context: int, k: Any, rng: random.Random, mask: NDArray[np.bool_] | None
+    ) -> tuple[Slate, Vector | None]:
+        """Return a slate and, under full information, the probabilities of all arms; anything else is a failure."""
+        asked, probabilities = checked_k(policy, k), None
+        try:
+            _, arms, propensities, used = policy.choose(context, k=asked, rng=rng, available=mask)
+            slate = Slate(asked, tuple(map(operator.index, arms)), tuple(map(float, propensities)))
+            self._check_slate(slate, mask)
+            if self.full:
+                probabilities = np.array(used, dtype=np.float64)
+                check_inclusion(probabilities, len(self.arms), slate)
+        except Exception as problem:
+            self._failed_in = context
+            raise self.failed(DRAWING, problem) from problem
+        if self._failed_in is not None and self._failed_in == context:
+            self._failed_in = None
+            self.problems.pop(DRAWING, None)
+        return slate, probabilities
+
+    def _check_slate(self, slate: Slate, mask: NDArray[np.bool_] | None) -> None:
+        asked, arms, propensities = slate
+        playable = np.ones(len(self.arms), dtype=np.bool_) if mask is None else mask.copy()
+        playable[[*self.retired]] = False
+        if (
+            len({*arms}) != min(asked, int(playable.sum()))
+            or len(propensities) != len(arms)
+            or not all(0 <= arm < len(self.arms) and playable[arm] for arm in arms)
+            or not all(0.0 < propensity <= 1.0 for propensity in propensities)
+        ):
+            raise ValueError(f"arms {[*arms]} cannot be drawn with propensities {[*propensities]}")
+
     def learn(self, steps: Steps, doing: str) -> None:
         """Let the policy learn from steps; `doing` describes them in case it fails."""
         if self.has_policy:
@@ -226,6 +260,11 @@ class Experiment:
     @property
     def live_arms(self) -> list[str]:
         return [arm for number, arm in enumerate(self.arms) if number not in self.retired]
+
+    @property
+    def has_slates(self) -> bool:
+        """Whether decisions have shown several arms."""
+        return self.tally.slates > 0
 
     def fairness(self) -> Fairness:
         """Return Jain's index and the welfare of the accounts; nan where the policy keeps none, or fails."""
@@ -309,3 +348,12 @@ def check_distribution(probabilities: Vector, n_arms: int, arm: int, propensity:
     if not sums_to_one or probabilities.min() < 0.0 or probabilities[arm] != propensity:
         shown = reprlib.repr(probabilities.tolist())
         raise ValueError(f"{shown} is not a distribution that draws arm {arm} with propensity {propensity!r}")
+
+
+def check_inclusion(probabilities: Vector, n_arms: int, slate: Slate) -> None:
+    """Refuse what does not sum to the number of shown arms, or does not show them with their propensities."""
+    k = len(slate.arms)
+    sums_to_k = probabilities.shape == (n_arms,) and abs(float(probabilities.sum()) - k) <= 1e-6 * k
+    if not sums_to_k or probabilities.min() < 0.0 or probabilities[[*slate.arms]].tolist() != [*slate.propensities]:
+        shown = reprlib.repr(probabilities.tolist())
+        raise ValueError(f"{shown} are not probabilities that show {k} arms with propensities {slate.propensities}")

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.changes import apply_to_policy
 from alphafair.engine.state.experiment import LOG, Experiment, same_state
-from alphafair.engine.state.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, Steps, follow
+from alphafair.engine.state.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, PAID_PARTLY, Steps, follow
 from alphafair.engine.state.summary import Summary, unknown
 from alphafair.engine.state.tally import Tally
 from alphafair.engine.store import questions
-from alphafair.engine.store.ledger import Change, EventColumns, Store, split_state
+from alphafair.engine.store.ledger import PARTLY, Change, EventColumns, Store, split_state
+from alphafair.engine.store.slates import SlateEvent
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.policy import archive
 from alphafair.values import State, Vector
@@ -48,12 +49,18 @@ class Chunk(NamedTuple):
     steps: Steps
     masks: dict[int, dict[int, bytes]]  # by experiment: see `Steps.masks`
     full: dict[int, dict[int, tuple[bytes, bytes]]]
+    slates: dict[int, dict[int, SlateEvent]]
 
     def of(self, key: int, after: int, until: int) -> tuple[NDArray[np.int64], Steps]:
         """Return the order and the steps of the events of an experiment after one position and up to another."""
         position = self.steps.position
         which = (self.experiment == key) & (position > after) & (position <= until)
-        steps = replace(self.steps[which], masks=self.masks.get(key, {}), full=self.full.get(key, {}))
+        steps = replace(
+            self.steps[which],
+            masks=self.masks.get(key, {}),
+            full=self.full.get(key, {}),
+            slates=self.slates.get(key, {}),
+        )
         if steps.full:
             _set_full_rewards(steps, key)
         return self.order[which], steps
@@ -73,7 +80,8 @@ class Chunk(NamedTuple):
         experiment = np.concatenate([self.experiment, other.experiment])[sort]
         masks = {key: self.masks.get(key, {}) | other.masks.get(key, {}) for key in {*self.masks, *other.masks}}
         full = {key: self.full.get(key, {}) | other.full.get(key, {}) for key in {*self.full, *other.full}}
-        return Chunk(order[sort], experiment, Steps.joined([self.steps, other.steps])[sort], masks, full)
+        slates = {key: self.slates.get(key, {}) | other.slates.get(key, {}) for key in {*self.slates, *other.slates}}
+        return Chunk(order[sort], experiment, Steps.joined([self.steps, other.steps])[sort], masks, full, slates)
 
 
 Positions = Mapping[int, tuple[int, int]]  # by experiment: after one position, up to another
@@ -99,8 +107,9 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 def _chunks(store: Store, positions: Positions, draws: bool, full: bool) -> Iterator[tuple[int, Chunk]]:
     spans, carried = questions.stretches(store, positions, CHUNK), None
+    slates = questions.has_slates(store)
     for k, (low, high) in enumerate(spans):
-        chunk = _read(store, low, high, draws, full)
+        chunk = _read(store, low, high, draws, full, slates)
         if carried is not None:
             chunk, carried = carried.followed_by(chunk), None
         if draws and k + 1 < len(spans):
@@ -112,17 +121,18 @@ def _chunks(store: Store, positions: Positions, draws: bool, full: bool) -> Iter
         yield high + 1 - low, chunk
 
 
-def _read(store: Store, low: int, high: int, draws: bool, full: bool) -> Chunk:
-    found = questions.columns(store, low, high)
+def _read(store: Store, low: int, high: int, draws: bool, full: bool, slates: bool) -> Chunk:
+    found = questions.columns(store, low, high, slates=slates)
     decided, settled = found.decided, found.settled
     _check_possible(decided[:, 1:3], decided[:, 3:5])
     parts = [decided[:, :6]]
     kinds = [np.where(decided[:, 7] == 0, DECIDED, DEFERRED)]
     rewards, times, waits = [np.zeros(len(decided))], [decided[:, 6]], [decided[:, 6]]
     since = _waiting_since(found)
+    settlements = np.where(settled[:, 6] == PARTLY, PAID_PARTLY, settled[:, 6])
     for table, events, earlier, kind, reward, waiting in (
         ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0, found.activated[:, 4]),
-        ("reward", settled, found.settled_earlier[:, :4], settled[:, 6], settled[:, 5], since),
+        ("reward", settled, found.settled_earlier[:, :4], settlements, settled[:, 5], since),
     ):
         parts.append(_with_decisions(table, events, decided, earlier))
         kinds.append(np.broadcast_to(kind, len(events)))
@@ -153,7 +163,8 @@ def _read(store: Store, low: int, high: int, draws: bool, full: bool) -> Chunk:
     )
     masks = questions.masks(store, low, high) if draws else {}
     rewards_of_all = questions.full_rewards(store, low, high) if full else {}
-    return Chunk(order[sort], experiment.astype(np.int64), steps, masks, rewards_of_all)
+    of_slates = questions.slates(store, low, high) if slates else {}
+    return Chunk(order[sort], experiment.astype(np.int64), steps, masks, rewards_of_all, of_slates)
 
 
 def _waiting_since(found: EventColumns) -> NDArray[np.float64]:
@@ -400,7 +411,7 @@ class Replay:
         if not len(steps):
             return
         self._check_numbers(experiment, steps, self._most_arms[key], experiment.n_contexts)
-        experiment.tally.add_arms(int(steps.arm.max(initial=-1)) + 1)
+        experiment.tally.add_arms(int(steps.shown.max(initial=-1)) + 1)
         experiment.tally.count(steps)
         if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
             which = steps.kind != DRAWN
@@ -430,6 +441,10 @@ class Replay:
     def _check_numbers(self, experiment: Experiment, steps: Steps, n_arms: int, n_contexts: int) -> None:
         """Refuse numbers that compiled code would use as indices, or that would ask for much memory."""
         impossible = (steps.arm >= n_arms) | (steps.context >= n_contexts + self.until[experiment.key])
+        for t in steps.of_slates:
+            slate = steps.slates[int(steps.position[t])].slate
+            impossible[t] |= min(slate.arms) < 0 or max(slate.arms) >= n_arms
+            impossible[t] |= slate.arms[0] != steps.arm[t] or slate.propensities[0] != steps.propensity[t]
         for position in steps.position[impossible][:1].tolist():
             raise impossible_number(experiment.name, position)
 
@@ -468,6 +483,12 @@ class Replay:
                 self._leave_unproved(experiment)
             draws &= reached
         for t in np.flatnonzero(draws & (drawn != steps.propensity))[:1]:
+            if steps.position[t] in steps.slates:
+                shown = list(steps.slates[int(steps.position[t])].slate.propensities)
+                raise Mismatch(
+                    f"{experiment.name}: the slate of decision {steps.position[t]} was logged with propensities "
+                    f"{reprlib.repr(shown)}, but the log before it leads to others."
+                )
             raise Mismatch(
                 f"{experiment.name}: decision {steps.position[t]} was logged with propensity "
                 f"{float(steps.propensity[t])!r}, but the log before it leads to {float(drawn[t])!r}."
@@ -591,7 +612,11 @@ def rolled_back(store: Store, experiment: Experiment, policy: BasePolicy, positi
         if change.position > position:
             apply_to_policy(policy, change)
     settled = questions.settled_between(store, experiment.key, position, end)
-    if settled:
-        rows = [(decision, EXPIRED, context, arm, propensity, 0.0) for decision, context, arm, propensity in settled]
-        follow(policy, Steps.of(rows, {}), lambda rewards: rewards)
+    rows = [(decision, EXPIRED, context, arm, propensity, 0.0) for decision, context, arm, propensity in settled]
+    slates = dict[int, SlateEvent]()
+    for decision, context, event in questions.slates_settled_between(store, experiment.key, position, end):
+        slates[decision] = event
+        rows.append((decision, EXPIRED, context, event.slate.arms[0], event.slate.propensities[0], 0.0))
+    if rows:
+        follow(policy, Steps.of(sorted(rows), {}, slates=slates), lambda rewards: rewards)
     return policy

@@ -7,25 +7,30 @@ with `Tally.count` and repeat them with `follow`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.engine.store.ledger import SOURCES
-from alphafair.policy import archive
+from alphafair.engine.store.slates import SlateEvent
+from alphafair.policy import archive, slates
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
 from alphafair.run import has_whole_runs
-from alphafair.values import Decision, Feedback, Indices, Vector
+from alphafair.values import Decision, Feedback, Indices, SlateDecision, Vector
 from alphafair.values.available import unpacked
 
 # kinds of steps: what settled a decision, by its place in SOURCES, and what else can happen to one
 CLIENT, DEFAULT, EXPIRED, LAPSED, ROLLBACK = range(len(SOURCES))
-DECIDED, DEFERRED, ACTIVATED, DRAWN = range(len(SOURCES), len(SOURCES) + 4)
+DECIDED, DEFERRED, ACTIVATED, DRAWN, PAID_PARTLY = range(
+    len(SOURCES), len(SOURCES) + 5
+)  # the last: some arms of a slate
 NOTHING = -1  # the action of a step that a policy does not learn from
-ACTIONS = np.array([LEARN, LEARN, FORGO, NOTHING, NOTHING, EXPECT, NOTHING, EXPECT, DRAW], dtype=np.int8)  # by kind
+ACTIONS = np.array(
+    [LEARN, LEARN, FORGO, NOTHING, NOTHING, EXPECT, NOTHING, EXPECT, DRAW, LEARN], dtype=np.int8
+)  # by kind
 SOURCE_KINDS = {source: kind for kind, source in enumerate(SOURCES)}
 
 
@@ -36,8 +41,8 @@ class Steps:
     `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. `at` is the
     time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By
     position, `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of
-    all arms. A decision appears as DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity
-    is to be recomputed.
+    all arms, `slates` what became of a slate, whose `arm` and `propensity` are those of slot 1. A decision appears as
+    DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity is to be recomputed.
     """
 
     position: NDArray[np.int64]
@@ -50,6 +55,7 @@ class Steps:
     since: NDArray[np.int64]
     masks: Mapping[int, bytes] = field(default_factory=dict)
     full: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    slates: Mapping[int, SlateEvent] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -58,6 +64,7 @@ class Steps:
         full: Mapping[int, tuple[bytes, bytes]],
         at: int = 0,
         since: Sequence[int] = (),
+        slates: Mapping[int, SlateEvent] | None = None,
     ) -> Self:
         """Make steps from rows of the first six columns, of one time; `since` has a time per reward of a client."""
         position, kind, context, arm, propensity, reward = zip(*rows, strict=True)
@@ -65,7 +72,7 @@ class Steps:
         waits = times
         if since:
             waits = times.copy()
-            waits[kinds == CLIENT] = since
+            waits[(kinds == CLIENT) | (kinds == PAID_PARTLY)] = since
         return cls(
             np.array(position),
             kinds,
@@ -76,14 +83,17 @@ class Steps:
             times,
             waits,
             full=full,
+            slates=slates or {},
         )
 
     @classmethod
     def joined(cls, parts: Sequence[Steps]) -> Self:
-        """Make steps from consecutive parts, to be counted: without masks and the rewards of all arms."""
+        """Make steps from consecutive parts, to be counted: without masks; only slates have the rewards of all arms."""
         names = ("position", "kind", "context", "arm", "propensity", "reward", "at", "since")
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return cls(**columns)
+        slates = {position: event for part in parts for position, event in part.slates.items()}
+        full = {position: part.full[position] for part in parts if part.slates for position in part.full}
+        return cls(**columns, slates=slates, full=full)
 
     def __len__(self) -> int:
         return len(self.position)
@@ -100,12 +110,50 @@ class Steps:
             self.since[which],
             self.masks,
             self.full,
+            self.slates,
         )
 
     @property
     def actions(self) -> NDArray[np.int8]:
         """What a policy does at every step: LEARN, EXPECT, FORGO, DRAW or NOTHING."""
         return ACTIONS[self.kind]
+
+    @property
+    def of_slates(self) -> list[int]:
+        """The numbers of the steps of slates."""
+        if not self.slates:
+            return []
+        return [t for t, position in enumerate(self.position.tolist()) if position in self.slates]
+
+    @property
+    def shown(self) -> Indices:
+        """The arms that decisions showed."""
+        decided = (self.kind == DECIDED) | (self.kind == DEFERRED)
+        more = [arm for t in self.of_slates if decided[t] for arm in self.slates[int(self.position[t])].slate.arms[1:]]
+        return np.append(self.arm[decided], np.array(more, dtype=np.int32)) if more else self.arm[decided]
+
+    @property
+    def paid(self) -> tuple[Indices, Vector]:
+        """The arms that got a reward, and their rewards, in their order."""
+        paid = (self.kind <= DEFAULT) | (self.kind == PAID_PARTLY)
+        if not self.slates:
+            return self.arm[paid], self.reward[paid]
+        rewards: list[tuple[int, float]] = []
+        numbers = np.flatnonzero(paid)
+        rows = zip(
+            self.position[numbers].tolist(), self.arm[numbers].tolist(), self.reward[numbers].tolist(), strict=True
+        )
+        for position, arm, reward in rows:
+            event = self.slates.get(position)
+            if event is None:
+                rewards.append((arm, reward))
+            elif position in self.full:
+                values = np.frombuffer(self.full[position][1], dtype="<f8")
+                rewards += [(each, float(values[each])) for each in event.slate.arms]
+            else:
+                rewards += event.paid
+        arms, amounts = [arm for arm, _ in rewards], [reward for _, reward in rewards]
+        return np.array(arms, dtype=np.int32), np.array(amounts, dtype=np.float64)
 
     @property
     def for_policy(self) -> Steps:
@@ -124,6 +172,14 @@ def follow(
     """
     drawn = np.zeros(len(steps)) if drawn is None else drawn
     if not len(steps):
+        return drawn
+    if of_slates := steps.of_slates:
+        first, others = 0, replace(steps, slates={})
+        for t in of_slates:
+            follow(policy, others[first:t], to_unit, drawn[first:t])
+            _follow_slate(policy, steps, t, to_unit, drawn)
+            first = t + 1
+        follow(policy, others[first:], to_unit, drawn[first:])
         return drawn
     actions, rewards = steps.actions, to_unit(steps.reward)
     masks = {t: unpacked(steps.masks[position], policy.n_arms) for t, position in _found(steps, DRAW, steps.masks)}
@@ -155,6 +211,35 @@ def follow(
         else:
             policy.update(decision, float(rewards[t]))
     return drawn
+
+
+def _follow_slate(policy: BasePolicy, steps: Steps, t: int, to_unit: Callable[[Any], Any], drawn: Vector) -> None:
+    """Repeat one step of a slate; a DRAWN one has its own propensity if all are the same, otherwise -1."""
+    position, context, action = int(steps.position[t]), int(steps.context[t]), steps.actions[t]
+    event = steps.slates[position]
+    asked, arms, propensities = event.slate
+    decision = SlateDecision(context, arms, propensities, cast(Vector, None))
+    if context >= policy.n_contexts:
+        policy.grow(n_contexts=context + 1)
+    if action == DRAW:
+        among = unpacked(steps.masks[position], policy.n_arms) if position in steps.masks else None
+        found = policy.probabilities(context, k=asked, available=among)
+        same = found[list(arms)].tolist() == [*propensities] and abs(found.sum() - len(arms)) <= 1e-6 * len(arms)
+        drawn[t] = steps.propensity[t] if same and len({*arms}) == len(arms) else -1.0
+    elif action == EXPECT:
+        policy.expect(decision)
+    elif position in steps.full:
+        used, values = (np.frombuffer(blob, dtype="<f8") for blob in steps.full[position])
+        policy.update(decision._replace(probabilities=used), to_unit(values))
+    elif action == FORGO:
+        left = event.unpaid
+        if left:
+            some = decision._replace(
+                arms=tuple(arms[slot] for slot in left), propensities=tuple(propensities[slot] for slot in left)
+            )
+            policy.forgo(some)
+    else:
+        slates.learn(policy, decision, {arm: to_unit(reward) for arm, reward in event.paid}, first=event.is_first)
 
 
 def _found(steps: Steps, action: int, by_position: Mapping[int, Any]) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, Steps
+from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, PAID_PARTLY, Steps
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time of the log
 MOST_BUCKETS, LEAST_BUCKETS, MOST_CELLS = 512, 16, 1 << 15  # cells: buckets times arms
@@ -152,19 +152,20 @@ class Summary:
     def count(self, steps: Steps) -> None:
         """Count steps that belong to the current bucket, in their order."""
         kind = steps.kind
-        decided, paid = (kind == DECIDED) | (kind == DEFERRED), kind <= DEFAULT
-        arms, contexts = steps.arm[decided], steps.context[decided]
-        if len(arms):
-            self.arm_decisions[self.bucket] += np.bincount(arms, minlength=self.n_arms)
+        partly = kind == PAID_PARTLY
+        decided, paid = (kind == DECIDED) | (kind == DEFERRED), (kind <= DEFAULT) | partly
+        contexts = steps.context[decided]
+        if len(contexts):
+            self.arm_decisions[self.bucket] += np.bincount(steps.shown, minlength=self.n_arms)
             self._count_contexts(contexts)
             self.last_decision = int(steps.at[decided][-1])
-            self.since_reward += len(arms)
+            self.since_reward += len(contexts)
         if paid.any():
-            np.add.at(self.arm_rewards[self.bucket], steps.arm[paid], steps.reward[paid])  # one after the other
-            self.rewards[self.bucket] += np.count_nonzero(paid)
+            np.add.at(self.arm_rewards[self.bucket], *steps.paid)  # one after the other
+            self.rewards[self.bucket] += np.count_nonzero(kind <= DEFAULT)
             self.last_reward = int(steps.at[paid][-1])
             self.since_reward = int(np.count_nonzero(decided[np.flatnonzero(paid)[-1] :]))
-            client = kind == CLIENT
+            client = (kind == CLIENT) | partly
             delays = steps.at[client] - steps.since[client]
             self.delays += np.bincount(np.searchsorted(DELAY_BOUNDS, delays), minlength=len(self.delays))
             self.delay_sum += int(delays.sum())

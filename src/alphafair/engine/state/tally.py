@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from alphafair.engine.state.steps import ACTIONS, CLIENT, DECIDED, DEFAULT, DEFERRED, Steps
+from alphafair.engine.state.steps import ACTIONS, CLIENT, DECIDED, DEFAULT, DEFERRED, PAID_PARTLY, Steps
 from alphafair.engine.store.ledger import SOURCES
 
 COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # in the order of SOURCES
@@ -19,6 +19,7 @@ class Tally:
     """Counts of an experiment, saved with every snapshot because counting again would take long."""
 
     decisions: int = 0
+    slates: int = 0  # decisions of several arms, among them
     rewards: int = 0  # sent by clients
     defaulted: int = 0  # decisions that got the default reward when their waiting time ended
     expired: int = 0  # decisions closed without a reward when it ended
@@ -47,10 +48,12 @@ class Tally:
             if n:
                 setattr(self, counter, getattr(self, counter) + n)
         if n_decided:
-            np.add.at(self.pulls, steps.arm[(steps.kind == DECIDED) | (steps.kind == DEFERRED)], 1)
-        if n_kinds[CLIENT] or n_kinds[DEFAULT]:
-            paid = steps.kind <= DEFAULT
-            np.add.at(self.earned, steps.arm[paid], steps.reward[paid])
+            np.add.at(self.pulls, steps.shown, 1)
+        if n_kinds[CLIENT] or n_kinds[DEFAULT] or n_kinds[PAID_PARTLY]:
+            np.add.at(self.earned, *steps.paid)
+        if steps.slates:
+            decided = (steps.kind == DECIDED) | (steps.kind == DEFERRED)
+            self.slates += int(np.count_nonzero(decided[steps.of_slates]))
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "pulls": self.pulls.tolist(), "earned": self.earned.tolist()}

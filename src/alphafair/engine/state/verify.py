@@ -75,8 +75,8 @@ def check_store(store: Store) -> None:
         table, key, position = orphan
         raise without_decision(table, heads[key].name, position)
     if (unknown := questions.unknown_source(store)) is not None:
-        key, position, source = unknown
-        which = f"{heads[key].name}: reward {position} has the source {source!r}"
+        table, key, position, source = unknown
+        which = f"{heads[key].name}: {table} {position} has the source {source!r}"
         raise Mismatch(f"{which}, which is none of {', '.join(SOURCES)}.")
     if (found := questions.out_of_order(store)) is not None:
         table, key, position, decision, why = found

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.engine.store.slates import Rewards, Slate
 from alphafair.errors import Mismatch, Unavailable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ PAGE_BYTES: Final = 4096
 COMMIT_PAGES: Final = 16  # pages that every commit writes: the last ones of each table and index
 SNAPSHOTS_KEPT: Final = 3  # per experiment
 SOURCES: Final = ("client", "default", "expired", "lapsed", "rollback")  # what settles a decision
+PARTLY: Final = -1  # in place of the number of a source: arms of a slate are still without a reward
 MARKED: Final = 256  # positions from one mark to the next
 
 Question = str  # SQL with named parameters and the words of `dialect`
@@ -74,6 +76,7 @@ class Decided(NamedTuple):
     probabilities: bytes | None
     at: int
     checksum: int | None
+    slate: bytes | None
 
 
 class Activated(NamedTuple):
@@ -96,6 +99,19 @@ class Settled(NamedTuple):
     reward: float | None
     source: str
     rewards: bytes | None
+    at: int
+
+
+class SlateSettled(NamedTuple):
+    """Some arms of a slate have received their rewards together, or it is closed without those that are missing."""
+
+    event: int
+    experiment: int
+    position: int
+    decision: int
+    source: str
+    rewards: bytes | None
+    remaining: int
     at: int
 
 
@@ -137,12 +153,17 @@ TABLES: Final[dict[Any, str]] = {
     Decided: "decision",
     Activated: "activation",
     Settled: "reward",
+    SlateSettled: "slate_reward",
     Late: "late_reward",
     SnapshotPiece: "snapshot_piece",
     Snapshot: "snapshot",
 }
 EVENTS: Final = tuple(kind for kind in TABLES if "event" in kind._fields)  # rows that have a position
 EVENT_TABLES: Final = tuple(TABLES[kind] for kind in EVENTS)
+SPARSE: Final[dict[Any, str]] = {  # columns with a float64 per slot of a slate, NaN where there is none
+    SlateSettled: "rewards",
+    Late: "rewards",
+}
 FLOATS: Final[dict[type, tuple[str, str]]] = {  # the column with one number, and the one with a float64 per arm
     Decided: ("propensity", "probabilities"),
     Settled: ("reward", "rewards"),
@@ -188,6 +209,8 @@ class FoundDecision(NamedTuple):
     source: str
     rewards: bytes | None
     has_late_reward: int
+    slate: Slate | None = None
+    arrived: Rewards | None = None  # of a slate, by slot
 
 
 class FoundRow(NamedTuple):
@@ -213,6 +236,8 @@ class FoundRow(NamedTuple):
     late_reward: float | None
     late_rewards: bytes | None
     late_at: int | None
+    slate: Slate | None = None
+    arrived: Rewards | None = None  # of a slate, by slot
 
 
 class LogSearch(NamedTuple):
@@ -239,6 +264,7 @@ class OpenDecision(NamedTuple):
     arm: int
     propensity: float
     probabilities: bytes | None
+    slate: bytes | None
 
 
 class EventColumns(NamedTuple):
@@ -246,7 +272,7 @@ class EventColumns(NamedTuple):
 
     decided: NDArray[np.float64]  # event, experiment, position, context, arm, propensity, at, deferred, state_version
     activated: NDArray[np.float64]  # event, experiment, position, decision, at
-    settled: NDArray[np.float64]  # event, experiment, position, decision, at, reward, number of its source
+    settled: NDArray[np.float64]  # event, experiment, position, decision, at, reward, number of its source, or `PARTLY`
     activated_earlier: NDArray[np.float64]  # event, context, arm, propensity; of decisions before the first event
     settled_earlier: NDArray[np.float64]  # the same, and the time from which the decision has waited
 
@@ -324,9 +350,18 @@ def check_finite(path: str, rows: Mapping[Any, Sequence[Any]]) -> None:
             continue
         number, blob = (kind._fields.index(column) for column in columns)  # type: ignore[attr-defined]
         finite = all(map(math.isfinite, [event[number] for event in events if event[number] is not None]))
-        blobs = b"".join([event[blob] for event in events if event[blob] is not None])
-        if not finite or (blobs and not np.isfinite(np.frombuffer(blobs, dtype="<f8")).all()):
-            raise Mismatch(f"{path}: a {TABLES[kind]} with a number that is not finite was not written.")
+        blobs = [] if kind in SPARSE else [event[blob] for event in events if event[blob] is not None]
+        if not finite or (blobs and not np.isfinite(np.frombuffer(b"".join(blobs), dtype="<f8")).all()):
+            raise _not_finite(path, kind)
+    for kind, column in SPARSE.items():
+        at = kind._fields.index(column)
+        blobs = [row[at] for row in rows.get(kind, ()) if row[at] is not None]
+        if blobs and np.isinf(np.frombuffer(b"".join(blobs), dtype="<f8")).any():
+            raise _not_finite(path, kind)
+
+
+def _not_finite(path: str, kind: type) -> Mismatch:
+    return Mismatch(f"{path}: a {TABLES[kind]} with a number that is not finite was not written.")
 
 
 # stores

@@ -6,9 +6,11 @@ first and the last one, and may be about several experiments.
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from alphafair.engine.store.ledger import (
     EVENT_TABLES,
     EVENTS,
+    PARTLY,
     SOURCES,
     TABLES,
     Change,
@@ -31,6 +34,8 @@ from alphafair.engine.store.ledger import (
     Store,
     split_state,
 )
+from alphafair.engine.store.slates import Rewards, Slate, SlateEvent, joined, rewards_of
+from alphafair.errors import Mismatch
 
 LATEST: Final = 1 << 62  # above every position
 SOURCE_NUMBER: Final = "case source " + " ".join(f"when '{name}' then {k}" for k, name in enumerate(SOURCES)) + " end"
@@ -39,40 +44,66 @@ WITH_LABEL: Final = "left join context c on c.experiment = d.experiment and c.nu
 WITH_REWARD: Final = "left join reward r on r.decision = d.event"
 WITH_ACTIVATION: Final = "left join activation a on a.decision = d.event"
 WITH_LATE: Final = "left join late_reward l on l.decision = d.event"
+WITH_END: Final = "left join slate_reward s on s.decision = d.event and s.remaining = 0"  # of slates
+NO_END: Final = """not (d.slate is not null and exists (select 1 from slate_reward s where s.decision = d.event
+    and s.remaining = 0))"""
 OPEN: Final = ", ".join(f"d.{name}" for name in OpenDecision._fields[4:])
 SINCE_DECIDED: Final = f"""select d.event, d.at, 1 - d.deferred, d.position, {OPEN}
     from decision d where {{within d}} and not exists (select 1 from reward r where r.decision = d.event)
-    and not (d.deferred = 1 and exists (select 1 from activation a where a.decision = d.event)) order by d.event"""
+    and {NO_END} and not (d.deferred = 1 and exists (select 1 from activation a where a.decision = d.event))
+    order by d.event"""
 SINCE_ACTIVATED: Final = f"""select a.event, a.at, 1, a.position, {OPEN}
     from activation a join decision d on d.event = a.decision
-    where {{within a}} and not exists (select 1 from reward r where r.decision = a.decision) order by a.event"""
+    where {{within a}} and not exists (select 1 from reward r where r.decision = a.decision) and {NO_END}
+    order by a.event"""
 LOG_ROW: Final = f"""select d.position, d.id, d.at, d.context, {LABEL}, d.arm, d.propensity, d.deferred, a.at,
-    r.reward, r.rewards, r.source, r.at, d.available, d.probabilities, d.state_version, d.policy_version, l.reward,
-    l.rewards, l.at
-    from decision d {WITH_ACTIVATION} {WITH_REWARD} {WITH_LATE} {WITH_LABEL}"""
+    r.reward, r.rewards, coalesce(r.source, s.source), coalesce(r.at, s.at), d.available, d.probabilities,
+    d.state_version, d.policy_version, l.reward, l.rewards, l.at, d.slate, d.event
+    from decision d {WITH_ACTIVATION} {WITH_REWARD} {WITH_END} {WITH_LATE} {WITH_LABEL}"""
 STATES: Final = {  # of decisions that wait; all others have the source that settled them
-    "pending": "r.event is null and (d.deferred = 0 or a.event is not null)",
-    "deferred": "r.event is null and d.deferred = 1 and a.event is null",
+    "pending": "r.event is null and s.event is null and (d.deferred = 0 or a.event is not null)",
+    "deferred": "r.event is null and s.event is null and d.deferred = 1 and a.event is null",
 }
-OUT_OF_ORDER: Final = {  # the first event of each kind that could not have been written at its position
-    "which was not deferred": (
-        "activation",
-        "join decision d on d.event = e.decision",
-        "d.deferred = 0",
+OUT_OF_ORDER: Final = (  # the first event of each kind that could not have been written at its position, and why
+    ("activation", "join decision d on d.event = e.decision", "d.deferred = 0", "which was not deferred"),
+    *(
+        (
+            table,
+            """join decision d on d.event = e.decision
+            left join activation a on a.decision = d.event and a.event < e.event""",
+            "d.deferred = 1 and a.event is null and e.source in ('client', 'default', 'expired')",
+            "which was not activated before it",
+        )
+        for table in ("reward", "slate_reward")
     ),
-    "which was not activated before it": (
+    (
         "reward",
-        """join decision d on d.event = e.decision
-        left join activation a on a.decision = d.event and a.event < e.event""",
-        "d.deferred = 1 and a.event is null and e.source in ('client', 'default', 'expired')",
+        "join decision d on d.event = e.decision",
+        "d.slate is not null and d.probabilities is null",
+        "which shows several arms",
     ),
-    "which was not closed before it": (
+    (
+        "slate_reward",
+        "join decision d on d.event = e.decision",
+        "d.slate is null or d.probabilities is not null",
+        "which has one reward",
+    ),
+    (
+        "slate_reward",
+        """join decision d on d.event = e.decision
+        left join slate_reward s on s.decision = e.decision and s.event < e.event and s.remaining = 0""",
+        "s.event is not null",
+        "which was settled before it",
+    ),
+    (
         "late_reward",
         """join decision d on d.event = e.decision
-        left join reward r on r.decision = e.decision and r.event < e.event and r.source <> 'client'""",
-        "r.event is null",
+        left join reward r on r.decision = e.decision and r.event < e.event and r.source <> 'client'
+        left join slate_reward s on s.decision = e.decision and s.event < e.event and s.source <> 'client'""",
+        "r.event is null and s.event is null",
+        "which was not closed before it",
     ),
-}
+)
 
 
 def between(store: Store, key: int, after: int, until: int) -> dict[str, int]:
@@ -125,24 +156,37 @@ def labels(store: Store, key: int) -> list[str]:
 # events of any experiments, for a replay
 
 
-def columns(store: Store, low: int, high: int) -> EventColumns:
-    """Return decisions, activations and settlements as columns of numbers; events are counted from `low`."""
+def columns(store: Store, low: int, high: int, *, slates: bool) -> EventColumns:
+    """Return decisions, activations and settlements as columns of numbers; events are counted from `low`.
+
+    Settlements of `slates` are among them, if there are any; their rewards are not.
+    """
     earlier = """select r.event - :low, d.context, d.arm, d.propensity{} from {} r
         join decision d on d.event = r.decision and d.experiment = r.experiment
         {} where r.event between :low and :high and r.decision < :low order by r.event"""
     own = "select event - :low, experiment, position, {} from {} where event between :low and :high order by event"
     values = {"low": low, "high": high}
+    source = f"coalesce({SOURCE_NUMBER}, 4)"
+    settled = store.columns(own.format(f"decision - :low, at, coalesce(reward, 0), {source}", "reward"), 7, **values)
+    before = store.columns(earlier.format(", coalesce(a.at, d.at)", "reward", WITH_ACTIVATION), 5, **values)
+    if slates:
+        ends = f"decision - :low, at, 0, case when remaining > 0 then {PARTLY} else {source} end"
+        settled = _in_order(settled, store.columns(own.format(ends, "slate_reward"), 7, **values))
+        of_slates = earlier.format(", coalesce(a.at, d.at)", "slate_reward", WITH_ACTIVATION)
+        before = _in_order(before, store.columns(of_slates, 5, **values))
     return EventColumns(
         store.columns(own.format("context, arm, propensity, at, deferred, state_version", "decision"), 9, **values),
         store.columns(own.format("decision - :low, at", "activation"), 5, **values),
-        store.columns(
-            own.format(f"decision - :low, at, coalesce(reward, 0), coalesce({SOURCE_NUMBER}, 4)", "reward"),
-            7,
-            **values,
-        ),
+        settled,
         store.columns(earlier.format("", "activation", ""), 4, **values),
-        store.columns(earlier.format(", coalesce(a.at, d.at)", "reward", WITH_ACTIVATION), 5, **values),
+        before,
     )
+
+
+def _in_order(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rows of both, in the order of their events."""
+    rows = np.concatenate([one, other])
+    return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
 def least_state_versions(store: Store, low: int, high: int) -> dict[int, int]:
@@ -173,6 +217,61 @@ def full_rewards(store: Store, low: int, high: int) -> dict[int, dict[int, tuple
     return found
 
 
+def has_slates(store: Store) -> bool:
+    """Return whether any decision shows several arms."""
+    return bool(store.rows("select 1 from decision d where d.slate is not null limit 1"))
+
+
+def slates(store: Store, low: int, high: int) -> dict[int, dict[int, SlateEvent]]:
+    """Return, by experiment and position, what events did to slates."""
+    values = {"low": low, "high": high}
+    found: dict[int, dict[int, SlateEvent]] = {}
+    made = """select d.experiment, d.position, d.slate from decision d
+        where d.slate is not null and d.event between :low and :high"""
+    later = """select e.experiment, e.position, d.slate from {} e join decision d on d.event = e.decision
+        where d.slate is not null and e.event between :low and :high"""
+    for question in (made, later.format("activation"), later.format("reward")):
+        for key, position, slate in store.rows(question, **values):
+            found.setdefault(key, {})[position] = SlateEvent(Slate.from_bytes(slate))
+    arrived: dict[int, Rewards] = {}  # by decision
+    settled = """select e.experiment, e.position, e.event, e.decision, e.rewards, e.remaining, d.slate
+        from slate_reward e join decision d on d.event = e.decision
+        where e.event <= :high and e.decision in (select s.decision from slate_reward s
+        where s.event between :low and :high) order by e.event"""
+    for key, position, event, decision, rewards, remaining, blob in store.rows(settled, **values):
+        if blob is None:
+            raise Mismatch(f"experiment {key}: slate_reward {position} belongs to a decision of one arm.")
+        slate = Slate.from_bytes(blob)
+        before, new = arrived.get(decision, slate.without_rewards), rewards_of(slate, rewards)
+        arrived[decision] = joined(before, new)
+        n_left = int(np.isnan(arrived[decision]).sum())
+        again = (~np.isnan(before) & ~np.isnan(new)).any()
+        if again or remaining != (0 if rewards is None else n_left) or (rewards is not None and np.isnan(new).all()):
+            raise Mismatch(f"experiment {key}: slate_reward {position} does not follow from those before it.")
+        if event >= low:
+            found.setdefault(key, {})[position] = SlateEvent(slate, new, before)
+    return found
+
+
+def _rewards_by_slot(store: Store, ids: Sequence[str]) -> dict[int, list[tuple[str, bytes | None, int]]]:
+    """Return, by the event of decisions that have these ids, source, rewards and what remained of their settlements."""
+    question = """select s.decision, s.source, s.rewards, s.remaining
+        from {found d} join slate_reward s on s.decision = d.event order by s.event"""
+    found: dict[int, list[tuple[str, bytes | None, int]]] = defaultdict(list)
+    for decision, *settled in store.rows(question, ids=[*dict.fromkeys(ids)]) if ids else []:
+        found[decision].append(tuple(settled))
+    return found
+
+
+def _arrived(slate: Slate, settled: Iterable[tuple[str, bytes | None, int]], *, of: Sequence[str] = SOURCES) -> Rewards:
+    """Return the rewards of a slate that came from some sources."""
+    arrived = slate.without_rewards
+    for source, rewards, _ in settled:
+        if source in of:
+            arrived = joined(arrived, rewards_of(slate, rewards))
+    return arrived
+
+
 # counts
 
 
@@ -184,17 +283,40 @@ def has_full_information(store: Store, key: int) -> bool:
 
 
 def earned(store: Store, key: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
-    """Yield the arm and the reward of every decision that was paid, in the order of rewards."""
-    question = """select d.arm, r.reward, r.rewards from reward r join decision d on d.event = r.decision
+    """Yield the arm and the reward of every decision that was paid, in the order of rewards; every arm of a slate."""
+    question = """select r.event, d.arm, r.reward, r.rewards, d.slate
+        from reward r join decision d on d.event = r.decision
         where {within r} and r.source in ('client', 'default') order by r.event"""
-    for arm, reward, rewards in store.each(question, **between(store, key, after, until)):
-        yield arm, reward if rewards is None else float(np.frombuffer(rewards, dtype="<f8")[arm])
+    of_slates = """select s.event, d.slate, s.rewards from slate_reward s join decision d on d.event = s.decision
+        where {within s} and s.rewards is not null order by s.event"""
+    values = between(store, key, after, until)
+    slates = [(event, Slate.from_bytes(slate), rewards) for event, slate, rewards in store.rows(of_slates, **values)]
+    paid_together = ((event, SlateEvent(slate, rewards_of(slate, blob)).paid) for event, slate, blob in slates)
+    for _, paid in heapq.merge(_paid(store.each(question, **values)), paid_together, key=lambda found: found[0]):
+        yield from paid
+
+
+def _paid(rows: Iterable[Any]) -> Iterator[tuple[int, list[tuple[int, float]]]]:
+    for event, arm, reward, rewards, slate in rows:
+        if rewards is None:
+            yield event, [(arm, reward)]
+        else:
+            values = np.frombuffer(rewards, dtype="<f8")
+            shown_arms = [arm] if slate is None else Slate.from_bytes(slate).arms
+            yield event, [(each, float(values[each])) for each in shown_arms]
 
 
 def pulls(store: Store, key: int, until: int, after: int = 0) -> list[tuple[int, int]]:
-    """Return arms and how many decisions drew them."""
-    question = "select d.arm, count(*) from decision d where {within d} group by d.arm order by d.arm"
-    return store.rows(question, **between(store, key, after, until))
+    """Return arms and how many decisions showed them."""
+    question = """select d.arm, count(*) from decision d where {within d} and d.slate is null
+        group by d.arm order by d.arm"""
+    of_slates = "select d.slate from decision d where {within d} and d.slate is not null"
+    values = between(store, key, after, until)
+    counted = defaultdict(int, store.rows(question, **values))
+    for (slate,) in store.rows(of_slates, **values):
+        for arm in Slate.from_bytes(slate).arms:
+            counted[arm] += 1
+    return sorted(counted.items())
 
 
 # decisions
@@ -205,10 +327,29 @@ def find(store: Store, ids: Sequence[str]) -> list[FoundDecision]:
     question = f"""select d.event, d.experiment, d.position, d.id, d.context, c.label, d.arm, d.propensity,
         case when d.deferred = 0 or a.event is not null then 1 else 0 end, coalesce(a.at, d.at), d.probabilities,
         case when r.event is null then 0 else 1 end, r.reward, r.source, r.rewards,
-        case when l.event is null then 0 else 1 end
+        case when l.event is null then 0 else 1 end, d.slate
         from {{found d}} {WITH_ACTIVATION} {WITH_REWARD} {WITH_LATE} {WITH_LABEL}"""
     wanted = [*dict.fromkeys(ids)]
-    return [FoundDecision(*row) for row in store.rows(question, ids=wanted)] if wanted else []
+    found = [FoundDecision(*row) for row in store.rows(question, ids=wanted)] if wanted else []
+    if any(each.slate is not None for each in found):
+        settled = _rewards_by_slot(store, [each.id for each in found if each.slate is not None])
+        found = [each if each.slate is None else _with_slate(each, settled[each.event]) for each in found]
+    return found
+
+
+def _with_slate(found: FoundDecision, settled: Sequence[tuple[str, bytes | None, int]]) -> FoundDecision:
+    slate = Slate.from_bytes(found.slate)  # type: ignore[arg-type]
+    if settled and settled[-1][2] == 0:
+        found = found._replace(is_settled=1, source=settled[-1][0])
+    return found._replace(slate=slate, arrived=_arrived(slate, settled, of=("client",)))
+
+
+def rewards_by_slot(store: Store, decision: int, slate: Slate) -> Rewards:
+    """Return the rewards that a slate has got so far."""
+    question = (
+        "select s.source, s.rewards, s.remaining from slate_reward s where s.decision = :decision order by s.event"
+    )
+    return _arrived(slate, store.rows(question, decision=decision))
 
 
 def waiting(store: Store, key: int, low: int, high: int) -> tuple[Generator[Any], Generator[Any]]:
@@ -223,7 +364,7 @@ def waiting(store: Store, key: int, low: int, high: int) -> tuple[Generator[Any]
 def open_after(store: Store, key: int, position: int) -> list[str]:
     """Return the ids of decisions without a reward that were made, or activated, after a position."""
     question = f"""select d.id from decision d {WITH_ACTIVATION} {WITH_REWARD}
-        where {{within d}} and (d.position > :position or a.position > :position) and r.event is null
+        where {{within d}} and (d.position > :position or a.position > :position) and r.event is null and {NO_END}
         order by d.event"""
     return [id for (id,) in store.rows(question, position=position, **between(store, key, 0, LATEST))]
 
@@ -235,6 +376,42 @@ def settled_between(store: Store, key: int, position: int, end: int) -> list[tup
         where {{within d}} and (d.deferred = 0 or a.position <= :position) and r.position > :position
         and r.position < :end order by d.event"""
     return store.rows(question, position=position, end=end, **between(store, key, 0, position))
+
+
+def slates_settled_between(store: Store, key: int, position: int, end: int) -> list[tuple[int, int, SlateEvent]]:
+    """Return position and context of slates, of which arms that were open at `position` were settled before `end`.
+
+    In each the arms that were settled since are those without a reward before.
+    """
+    if not has_slates(store):
+        return []
+    question = f"""select d.event, d.position, d.context, d.slate, s.position, s.rewards
+        from decision d {WITH_ACTIVATION} join slate_reward s on s.decision = d.event
+        where {{within d}} and (d.deferred = 0 or a.position <= :position) and s.position < :end
+        order by d.event, s.event"""
+    slates: dict[int, tuple[int, int, Slate]] = {}
+    open_then: dict[int, Rewards] = {}
+    since: dict[int, Rewards] = {}
+    for event, made, context, blob, at, rewards in store.rows(
+        question, position=position, end=end, **between(store, key, 0, position)
+    ):
+        slate = Slate.from_bytes(blob)
+        slates[event] = made, context, slate
+        before = open_then.setdefault(event, slate.without_rewards)
+        if at <= position:
+            open_then[event] = before if rewards is None else joined(before, rewards_of(slate, rewards))
+            if rewards is None:  # closed
+                open_then[event] = np.zeros(len(slate.arms))
+        else:
+            new = np.zeros(len(slate.arms)) if rewards is None else rewards_of(slate, rewards)
+            since[event] = joined(since.get(event, slate.without_rewards), new)
+    found = []
+    for event, new in since.items():
+        made, context, slate = slates[event]
+        gone = np.isnan(open_then[event]) & ~np.isnan(new)
+        if gone.any():
+            found.append((made, context, SlateEvent(slate, None, np.where(gone, np.nan, 0.0))))
+    return found
 
 
 def erasure(store: Store, key: int, context: int, new_id: Callable[[], str]) -> list[Statement]:
@@ -256,11 +433,35 @@ def erasure(store: Store, key: int, context: int, new_id: Callable[[], str]) -> 
 
 
 def exported(store: Store, key: int, after: int, until: int, limit: int) -> list[tuple[Any, ...]]:
-    """Return the next decisions after a position, with their rewards up to `until`, for an export."""
+    """Return the next decisions after a position, with their rewards up to `until`, for an export.
+
+    The rewards of slates are `settlements`.
+    """
     question = f"""select d.position, d.id, {LABEL}, d.arm, d.propensity, r.reward, r.rewards, r.source, d.at, r.at,
-        r.position, d.policy_version, d.available from decision d {WITH_REWARD} and r.position <= :end {WITH_LABEL}
+        r.position, d.policy_version, d.available, d.slate, d.event
+        from decision d {WITH_REWARD} and r.position <= :end {WITH_LABEL}
         where {{within d}} order by d.event limit :limit"""
     return store.rows(question, end=until, limit=limit, **between(store, key, after, until))
+
+
+class Settlement(NamedTuple):
+    """One event of a slate: the rewards it brought, or its end without the others."""
+
+    rewards: Rewards
+    source: str
+    at: int
+    position: int
+
+
+def settlements(store: Store, key: int, after: int, until: int, end: int) -> dict[int, list[Settlement]]:
+    """Return the settlements up to `end` of slates between two positions, by the event of their decision."""
+    question = """select d.event, d.slate, s.rewards, s.source, s.at, s.position
+        from decision d join slate_reward s on s.decision = d.event
+        where {within d} and d.slate is not null and s.position <= :end order by s.event"""
+    found: dict[int, list[Settlement]] = defaultdict(list)
+    for event, slate, rewards, *rest in store.rows(question, end=end, **between(store, key, after, until)):
+        found[event].append(Settlement(rewards_of(Slate.from_bytes(slate), rewards), *rest))
+    return found
 
 
 def log_rows(store: Store, key: int, wanted: LogSearch) -> list[FoundRow]:
@@ -268,19 +469,36 @@ def log_rows(store: Store, key: int, wanted: LogSearch) -> list[FoundRow]:
     after, until, limit, context, arm, state = wanted
     conditions = {
         "d.context = :context": context,
-        "d.arm = :arm": arm,
-        STATES.get(state or "", "r.source = :state"): state,
+        "(d.arm = :arm or d.slate is not null)": arm,
+        STATES.get(state or "", "coalesce(r.source, s.source) = :state"): state,
     }
     filters = "".join(f" and {condition}" for condition, value in conditions.items() if value is not None)
     question = f"{LOG_ROW} where {{within d}}{filters} order by d.event desc limit :limit"
     values = {"context": context, "arm": arm, "state": state, "limit": limit}
-    return [FoundRow(*row) for row in store.rows(question, **values, **between(store, key, after, until))]
+    found: list[FoundRow] = []
+    while len(found) < limit:
+        rows = store.rows(question, **values, **between(store, key, after, until))
+        read = [_log_row(store, row) for row in rows]
+        found += [row for row in read if arm is None or arm == row.arm or (row.slate and arm in row.slate.arms)]
+        if len(rows) < limit:
+            break
+        until = read[-1].position - 1  # slates without the arm may have been among them
+    return found[:limit]
+
+
+def _log_row(store: Store, row: tuple[Any, ...]) -> FoundRow:
+    *columns, blob, decision = row
+    found = FoundRow(*columns)
+    if blob is None:
+        return found
+    slate = Slate.from_bytes(blob)
+    return found._replace(slate=slate, arrived=rewards_by_slot(store, decision, slate))
 
 
 def log_row(store: Store, key: int, id: str) -> FoundRow | None:
     """Return the decision of an experiment that has an id."""
     for row in store.rows(f"{LOG_ROW} where d.id = :id and d.experiment = :key", id=id, key=key):
-        return FoundRow(*row)
+        return _log_row(store, row)
     return None
 
 
@@ -293,15 +511,29 @@ def decision_time(store: Store, key: int, position: int) -> int | None:
 
 
 def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[Any, ...]]:
-    """Return context, arm, reward, rewards, propensity, at, policy_version and available of rewarded decisions.
+    """Return what `read_log` takes of the decisions that have a reward: with `latest`, only of so many, the last ones.
 
-    With `latest`, only of so many, the last ones.
+    That is context, arm, reward, rewards, propensity, at, policy_version, available and slate, and of slates without
+    full information the rewards by slot.
     """
-    question = """select d.context, d.arm, r.reward, r.rewards, d.propensity, d.at, d.policy_version, d.available
-        from decision d join reward r on r.decision = d.event
-        where {within d} and (r.reward is not null or r.rewards is not null) order by d.event desc limit :limit"""
-    values = between(store, key, 0, LATEST)
-    return store.rows(question, limit=LATEST if latest is None else latest, **values)[::-1]
+    fields = "d.context, d.arm, {}, d.propensity, d.at, d.policy_version, d.available, d.slate, d.event"
+    question = f"""select {fields.format("r.reward, r.rewards")} from decision d join reward r on r.decision = d.event
+        where {{within d}} and (r.reward is not null or r.rewards is not null) order by d.event desc limit :limit"""
+    of_slates = f"""select {fields.format("null, null")} from decision d where {{within d}} and d.slate is not null
+        and exists (select 1 from slate_reward s where s.decision = d.event and s.rewards is not null)
+        order by d.event desc limit :limit"""
+    limit, values = LATEST if latest is None else latest, between(store, key, 0, LATEST)
+    found = [(*row, None) for row in store.rows(question, limit=limit, **values)]
+    if slates := store.rows(of_slates, limit=limit, **values) if has_slates(store) else []:
+        settled = settlements(store, key, 0, LATEST, LATEST)
+        for row in slates:
+            slate = Slate.from_bytes(row[-2])
+            rewards = slate.without_rewards
+            for each in settled[row[-1]]:
+                rewards = joined(rewards, each.rewards)
+            found.append((*row, rewards))
+        found = heapq.nlargest(min(limit, len(found)), found, key=lambda row: row[-2])
+    return [(*row[:-2], row[-1]) for row in reversed(found)]
 
 
 # saved states
@@ -410,17 +642,19 @@ def without_decision(store: Store) -> tuple[str, int, int] | None:
     return None
 
 
-def unknown_source(store: Store) -> tuple[int, int, str] | None:
-    """Return experiment, position and source of a reward whose source is none of `SOURCES`, if there is one."""
+def unknown_source(store: Store) -> tuple[str, int, int, str] | None:
+    """Return table, experiment, position and source of a reward whose source is none of `SOURCES`, if there is one."""
     known = ", ".join(f"'{source}'" for source in SOURCES)
-    for found in store.rows(f"select experiment, position, source from reward where source not in ({known}) limit 1"):
-        return tuple(found)
+    for table in ("reward", "slate_reward"):
+        question = f"select experiment, position, source from {table} where source not in ({known}) limit 1"
+        for key, position, source in store.rows(question):
+            return table, key, position, source
     return None
 
 
 def out_of_order(store: Store) -> tuple[str, int, int, int, str] | None:
     """Return an event that could not have been written there: table, experiment, position, decision, and why."""
-    for why, (table, joins, condition) in OUT_OF_ORDER.items():
+    for table, joins, condition, why in OUT_OF_ORDER:
         question = f"""select e.experiment, e.position, d.position from {table} e {joins} where {condition}
             order by e.event limit 1"""
         for key, position, decision in store.rows(question):

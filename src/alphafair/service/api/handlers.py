@@ -28,6 +28,7 @@ from alphafair.engine import (
     Receipt,
     RequestError,
     Reward,
+    SlateReceipt,
     Status,
     Uncertain,
 )
@@ -87,9 +88,9 @@ CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment
 # decisions, rewards, activations
 
 
-async def decide(service: Service, request: Request, name: str, body: DecisionRequest) -> Receipt:
-    command = Decide(name, body.context, body.id, body.available, body.deferred)
-    receipt: Receipt = await _submit(service, request, command)
+async def decide(service: Service, request: Request, name: str, body: DecisionRequest) -> Receipt | SlateReceipt:
+    command = Decide(name, body.context, body.id, body.available, body.deferred, body.k)
+    receipt: Receipt | SlateReceipt = await _submit(service, request, command)
     return receipt
 
 
@@ -102,12 +103,18 @@ async def activate(service: Service, request: Request, name: str, body: Activati
 
 
 async def decide_many(service: Service, request: Request, name: str, body: DecisionBatch) -> DecisionAnswers:
-    commands = [Decide(name, each.context, each.id, each.available, each.deferred) for each in body.items]
+    commands = [Decide(name, each.context, each.id, each.available, each.deferred, each.k) for each in body.items]
     answers = await _submit_many(service, request, commands)
     errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, RequestError)})
     return DecisionAnswers(
-        [DecisionItem(error=errors[k]) if k in errors else DecisionItem(*each) for k, each in enumerate(answers)]
+        [DecisionItem(error=errors[k]) if k in errors else _item_of(each) for k, each in enumerate(answers)]
     )
+
+
+def _item_of(receipt: Receipt | SlateReceipt) -> DecisionItem:
+    if isinstance(receipt, Receipt):
+        return DecisionItem(*receipt)
+    return DecisionItem(**{**receipt._asdict(), "arms": [*receipt.arms], "propensities": [*receipt.propensities]})
 
 
 async def reward_many(service: Service, request: Request, name: str, body: RewardBatch) -> RewardAnswers:

@@ -103,5 +103,5 @@ def probabilities(job: ProbabilitiesJob) -> dict[str, Any]:
     if job.context >= policy.n_contexts:
         policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
         policy.grow(n_contexts=job.context + 1)
-    found = policy.probabilities(job.context, available=job.available)
+    found = policy.probabilities(job.context, k=job.k, available=job.available)
     return {"probabilities": found.tolist()}

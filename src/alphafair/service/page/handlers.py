@@ -300,7 +300,9 @@ async def decision(service: Service, request: Request, name: str, query: Decisio
         sentence = f"The distribution could not be recomputed: {found.problem}"
         return views.decision_answer(story, "unavailable", sentence, None)
     values = found.result["probabilities"]
-    if values[story.row.arm] != story.row.propensity:
+    slate = story.row.slate
+    arms, logged = ([story.row.arm], [story.row.propensity]) if slate is None else (slate.arms, [*slate.propensities])
+    if [values[arm] for arm in arms] != logged:
         sentence = "This version of the policy draws with other probabilities than the one that made the decision."
         return views.decision_answer(story, "unavailable", sentence, None)
     sentence = "Recomputed from the log before the decision; the logged propensity is the same to the last bit."

@@ -327,6 +327,14 @@ class LogPageQuery(Struct):
     limit: Annotated[int, Meta(ge=1, le=MOST_LOG_ROWS, description="How many to return.")] = 50
 
 
+class ShownArm(Struct):
+    """An arm of a slate, a decision of several arms."""
+
+    arm: str
+    propensity: float  # the probability that it is among the shown arms
+    reward: float | None
+
+
 class LogRow(Struct):
     """A decision."""
 
@@ -339,6 +347,7 @@ class LogRow(Struct):
     state: DecisionState
     reward: float | None  # under full information, that of the drawn arm; null: none
     rewarded_at: float | None  # when it was settled, with or without a reward
+    slate: list[ShownArm] | None = None  # in the order of slots, of which `arm` is the first; null: it shows one arm
 
 
 class LogAnswer(Struct):

@@ -18,6 +18,7 @@ from alphafair.engine.reports import Bounds, DecisionStory, LogExcerpt, Overview
 from alphafair.engine.state.settings import DEFAULT_POLICY, NOT_SETTINGS
 from alphafair.engine.state.summary import DELAY_BOUNDS, SECOND, Summary
 from alphafair.engine.store.ledger import FoundRow
+from alphafair.engine.store.slates import SlateEvent
 from alphafair.formatting import json_alpha
 from alphafair.service.api.handlers import by_group, described, fairness, jain_index
 from alphafair.service.page.marks import marks_of
@@ -36,6 +37,7 @@ from alphafair.service.page.messages import (
     PolicyItem,
     Series,
     ShareItem,
+    ShownArm,
     Sparkline,
 )
 from alphafair.values import Feedback
@@ -327,10 +329,15 @@ def live_answer(found: Overview, first: int = 0) -> LiveAnswer:
 
 
 def log_row(row: FoundRow, arms: Sequence[str]) -> LogRow:
-    """A decision as the log shows it."""
-    reward = row.reward
+    """A decision as the log shows it; the reward of a slate is the sum of those that its arms have."""
+    reward, slate = row.reward, None
     if row.rewards is not None:
         reward = float(np.frombuffer(row.rewards, dtype="<f8")[row.arm])
+    if row.slate is not None:
+        earned = rewards_of_slate(row)
+        shown = zip(row.slate.arms, row.slate.propensities, strict=True)
+        slate = [ShownArm(arms[arm], propensity, earned.get(arm)) for arm, propensity in shown]
+        reward = sum(earned.values()) if earned else None
     return LogRow(
         position=row.position,
         id=row.id,
@@ -341,7 +348,18 @@ def log_row(row: FoundRow, arms: Sequence[str]) -> LogRow:
         state=state_of(row),  # type: ignore[arg-type]
         reward=reward,
         rewarded_at=seconds(row.settled_at),
+        slate=slate,
     )
+
+
+def rewards_of_slate(row: FoundRow) -> dict[int, float]:
+    """The rewards of the shown arms of a slate that have one."""
+    if row.slate is None or row.arrived is None:
+        return {}
+    if row.rewards is not None:
+        of_all = np.frombuffer(row.rewards, dtype="<f8")
+        return {arm: float(of_all[arm]) for arm in row.slate.arms}
+    return dict(SlateEvent(row.slate, row.arrived).paid)
 
 
 def log_answer(page: LogExcerpt) -> LogAnswer:
@@ -359,21 +377,26 @@ def decision_answer(
     for number, arm in enumerate(then.arms):
         if number in then.retired:
             continue
-        drawn = number == row.arm
+        drawn = number == row.arm if row.slate is None else number in row.slate.arms
         reward = None
         if story.rewards is not None and number < len(story.rewards):
             reward = float(story.rewards[number])
+        elif row.slate is not None:
+            reward = rewards_of_slate(row).get(number)
         elif drawn:
             reward = row.reward
         probability = None if probabilities is None else float(probabilities[number])
         if probability is None and drawn:
             probability = row.propensity
+            if row.slate is not None:
+                probability = row.slate.propensities[row.slate.arms.index(number)]
         if not story.available[number]:
             probability = 0.0
         arms.append(ArmProbability(arm, bool(story.available[number]), probability, drawn, reward))
     late = row.late_reward
     if row.late_rewards is not None:
-        late = float(np.frombuffer(row.late_rewards, dtype="<f8")[row.arm])
+        values = np.frombuffer(row.late_rewards, dtype="<f8")
+        late = float(np.nansum(values) if row.slate is not None and row.probabilities is None else values[row.arm])
     return DecisionAnswer(
         row=log_row(row, then.arms),
         source=row.source,

@@ -52,8 +52,12 @@ function draw(content, name, story) {
         pairs([
           ["Id", label(row.id, { class: "mono" })],
           ["Context", label(row.context)],
-          ["Arm", label(row.arm)],
-          ["Propensity", fixed(row.propensity, 6)],
+          row.slate === null && ["Arm", label(row.arm)],
+          row.slate === null && ["Propensity", fixed(row.propensity, 6)],
+          ...(row.slate ?? []).map((shown, slot) => [
+            `Slot ${slot + 1}`,
+            h("span", {}, label(shown.arm), ` with ${percent(shown.propensity)}, reward ${number(shown.reward, 6)}`),
+          ]),
           ["Decided", time(row.at)],
           ["Position", integer(row.position)],
           story.deferred && ["Activated", story.activated_at === null ? "not yet" : time(story.activated_at)],
@@ -145,8 +149,9 @@ function sentence({ row, deferred }) {
     "For ",
     h("strong", {}, label(row.context)),
     " the policy drew ",
-    h("strong", {}, label(row.arm)),
-    ` with probability ${percent(row.propensity)}`,
+    ...(row.slate === null
+      ? [h("strong", {}, label(row.arm)), ` with probability ${percent(row.propensity)}`]
+      : [h("strong", {}, label(row.slate.map((shown) => shown.arm).join(", "))), " together"]),
   ];
   const ends = {
     rewarded: [

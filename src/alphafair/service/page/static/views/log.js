@@ -101,8 +101,11 @@ function columns(name) {
       },
     },
     { title: "Context", cell: (row) => label(row.context) },
-    { title: "Arm", cell: (row) => label(row.arm) },
-    { title: "Propensity", number: true, cell: (row) => fixed(row.propensity, 3) },
+    {
+      title: "Arm",
+      cell: (row) => (row.slate === null ? label(row.arm) : label(row.slate.map((each) => each.arm).join(", "))),
+    },
+    { title: "Propensity", number: true, cell: (row) => (row.slate === null ? fixed(row.propensity, 3) : "–") },
     { title: "State", cell: (row) => stateChip(row.state) },
     { title: "Reward", number: true, cell: (row) => number(row.reward) },
     {
