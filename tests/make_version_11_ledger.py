@@ -117,15 +117,21 @@ def changes(engine: Engine, clock: Clock, marks: dict[str, int]) -> None:
 
 
 def of_version_0_1(state: State) -> State:
-    """A snapshot as version 0.1 wrote it: that of AlphaFair had the other readings of the slope."""
-    if state.policy != "alpha-fair" or state.version == 4:
+    """A snapshot as version 0.1 wrote it: without what slates need, and with the readings of the slope of AlphaFair."""
+    if state.version != 6:
         return state
+    of_slates = {"shown", "most_shown", "reach"}
+    if state.policy == "alpha-fair" or state.settings["feedback"] == "full":
+        of_slates.add("outside")
     arrays = dict[str, Any]()
     for name, array in state.arrays.items():
-        arrays[name] = array
-        if name == "x":
+        if name not in of_slates:
+            arrays[name] = array
+        if name == "x" and state.policy == "alpha-fair":
             arrays["waiting"] = np.zeros_like(array)
-    return replace(state, version=4, settings={**state.settings, "marginal": "before"}, arrays=arrays)
+    if state.policy == "alpha-fair":
+        return replace(state, version=4, settings={**state.settings, "marginal": "before"}, arrays=arrays)
+    return replace(state, version=5, arrays=arrays)
 
 
 def described(engine: Engine, folder: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_it_opens_with_its_accounts_and_records_the_upgrade(path: Path) -> None:
             assert engine.experiment(name).accounts == accounts
             assert engine.history(name)[-1].kind == "upgrade"
             assert live_state(engine, name).experiments[name].code == CODE
-    assert versions(path, "select state from change where kind = 'upgrade'") == {5}
+    assert versions(path, "select state from change where kind = 'upgrade'") == {6}
 
 
 def test_the_last_state_is_read_and_not_learned_again(path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_version_8_file_opens_with_its_state(path: Path) -> None:
         assert (history[-1].kind, live_state(engine, "entitled").experiments["entitled"].code) == ("upgrade", CODE)
     snapshots = rows(path, "select state, summary from snapshot")
     assert snapshots
-    assert {State.from_bytes(split_state(*snapshot)[0]).version for snapshot in snapshots} == {4, 5}
+    assert {State.from_bytes(split_state(*snapshot)[0]).version for snapshot in snapshots} == {4, 6}
 
 
 def test_a_version_8_file_decides_learns_verifies_and_exports(path: Path, tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
         with Engine.open(path) as engine:
             problem = engine.experiment("started").unhealthy
             assert problem is not None
-            assert "state.version must be 5; got 2" in problem
+            assert "state.version must be 6; got 2" in problem
             assert "written by an older version" in problem
             with pytest.raises(PolicyFailed):
                 engine.decide("started", "visitor 0")
-            with pytest.raises(PolicyFailed, match=r"state\.version must be 5; got 2"):
+            with pytest.raises(PolicyFailed, match=r"state\.version must be 6; got 2"):
                 engine.verify()
             assert engine.experiment("started").decisions == 3
             assert len(engine.log("started").arms) > 0

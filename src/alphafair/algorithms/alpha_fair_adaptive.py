@@ -145,8 +145,9 @@ class AlphaFairAdaptive(BasePolicy):
             return state
         added: dict[str, Any] = of_single_arms(state)
         if state.settings.get("feedback") == Feedback.BANDIT.value:
-            rounds = array_of(state, "rounds", np.float64, ())
-            added = {"most_shown": 1.0, "shown": np.minimum(rounds, 1.0)}
+            before = array_of(state, "period", np.int64, (2,))[1] if "period" in state.arrays else 0
+            learned = array_of(state, "rounds", np.float64, ()) > before  # in this period
+            added = {"most_shown": 1.0, "shown": 1.0 if learned else 0.0}
         if state.settings.get("feedback") == Feedback.BANDIT.value and state.version == 4:
             total, largest, outside = (
                 array_of(state, name, np.float64, ()) for name in ("reward_sum", "largest", "outside")
