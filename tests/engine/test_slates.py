@@ -16,8 +16,10 @@ import pytest
 
 from alphafair.engine import Decide, Engine, Receipt, RequestError, Reward, SlateReceipt
 from alphafair.engine.copies import copy
+from alphafair.engine.reports import Reports
 from alphafair.engine.store.slates import Slate, packed, rewards_of
 from alphafair.errors import Mismatch
+from alphafair.service.page.calculate import what_if
 from tests.older import take_back
 from tests.stores import both_stores, is_postgres, open_store, rows_of
 
@@ -227,8 +229,21 @@ def test_exports_have_a_row_per_shown_arm(shop: Shop, tmp_path: Path) -> None:
     earned = rows.group_by("arm").agg(pl.col("reward").sum())
     assert dict(earned.rows()) == shop.engine.experiment("home").cumulative_rewards
     log = shop.engine.log("home")
-    assert log.n_rounds == rows["reward"].count()
-    assert log.rewards.sum() == rows["reward"].sum()
+    rewarded = rows.filter(pl.col("reward").is_not_null().all().over("id"))  # a log has whole decisions
+    assert 0 < log.n_rounds == len(rewarded) < rows["reward"].count()
+    assert log.rewards.tolist() == rewarded["reward"].to_list()
+    assert log.n_decisions == rewarded["id"].n_unique()
+
+
+def test_what_if_caps_what_one_slot_may_give_an_arm(shop: Shop) -> None:
+    """The most that a decision of two arms can pay per slot is half of it, where the best arm alone would pay all."""
+    for turn in range(300):
+        receipt = shop.engine.decide("home", f"v{turn % 2}", k=2)
+        shop.engine.reward(receipt.id, {arm: float(arm == "ada") for arm in receipt.arms})
+    job = Reports(shop.engine.writers).what_if_job("home", 1000)
+    curve = what_if(job)["curve"]
+    assert curve["alphas"][0] == 0.0
+    assert 0.4 < curve["average_reward"]["value"][0] <= 0.5 + 1e-9
 
 
 def test_copies_backups_and_erasures_keep_slates(shop: Shop, tmp_path: Path) -> None:

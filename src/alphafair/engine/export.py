@@ -126,16 +126,14 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
 
     with store.reader() as reader:
         rows, labels = questions.rewarded(reader, experiment.key, latest), questions.labels(reader, experiment.key)
-    if not rows:
+    seen = [shown for number, row in enumerate(rows) for shown in _shown(number, row)]
+    if not seen:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    seen = [shown for number, row in enumerate(rows) for shown in _shown(number, row)]
     contexts, arms, rewards, propensities, at, versions, masks, slots, decisions = map(list, zip(*seen, strict=True))
     over_time, of_slates = ArmsOverTime(experiment), dict[str, Any]()
     if experiment.has_slates:
-        of_slates = {"positions": np.array(slots, dtype=np.int32)}
-        if "decisions" in Log.__dataclass_fields__:
-            of_slates["decisions"] = np.array(decisions, dtype=np.int32)
+        of_slates = {"positions": np.array(slots, dtype=np.int32), "decisions": np.array(decisions, dtype=np.int32)}
     return Log(
         np.array(contexts, dtype=np.int32),
         np.array(arms, dtype=np.int32),
@@ -150,21 +148,19 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
 
 
 def _shown(number: int, row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the entries of one decision, a row of `questions.rewarded`: every shown arm that has a reward.
+    """Yield the shown arms of a row of `questions.rewarded`, or none if the reward of one is missing.
 
     The propensity of an arm of a slate is that of its slot, as slots are shuffled: its own divided by their number.
     """
     context, arm, reward, full, propensity, *rest, blob, by_slot = row
     slate = Slate(1, (arm,), (propensity,)) if blob is None else Slate.from_bytes(blob)
-    of_all = None if full is None else np.frombuffer(full, dtype="<f8")
-    for slot, (each, p) in enumerate(zip(slate.arms, slate.propensities, strict=True)):
-        if of_all is not None:
-            reward = of_all[each]
-        elif by_slot is not None:
-            reward = by_slot[slot]
-            if np.isnan(reward):
-                continue
-        yield context, each, reward, p / len(slate.arms), *rest, slot + 1, number
+    if full is not None:
+        rewards = np.frombuffer(full, dtype="<f8")[list(slate.arms)].tolist()
+    else:
+        rewards = [reward] if by_slot is None else list(by_slot)
+    if not np.isnan(rewards).any():
+        for slot, (each, p) in enumerate(zip(slate.arms, slate.propensities, strict=True)):
+            yield context, each, rewards[slot], p / len(slate.arms), *rest, slot + 1, number
 
 
 def checked_format(experiment: Exported, format: str | None) -> str:

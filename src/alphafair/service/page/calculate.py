@@ -33,7 +33,7 @@ def what_if(job: WhatIfJob) -> dict[str, Any]:
     began = time.perf_counter()
     with open_store(job.address, read_only=True) as store:
         changes = questions.changes(store, job.experiment, job.position)
-        record = ExperimentRecord(job.experiment, job.name, job.full, changes)
+        record = ExperimentRecord(job.experiment, job.name, job.full, changes, questions.has_slates(store))
         log = read_log(store, record, latest=job.rounds)
     low, high = job.reward_range
     unit = (log.rewards - low) / (high - low)
@@ -46,6 +46,7 @@ def what_if(job: WhatIfJob) -> dict[str, Any]:
         n_arms=log.n_arms,
         arm_labels=log.arm_labels,
         available=log.available,
+        decisions=log.decisions,
     )
     given = None if job.groups is None else Groups(**job.groups)
     groups = arm_groups(given, log.n_arms)
