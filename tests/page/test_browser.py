@@ -324,8 +324,6 @@ def test_every_policy_can_be_created(browser: Any, shop: Running) -> None:
             dialog.get_by_label("Feedback").select_option(feedback)
             expect(dialog.locator(".consequence")).to_contain_text(guarantee)
             expect(dialog.get_by_label(ALPHA)).to_be_visible(visible="alpha" in policy)
-            if policy == "fair-cb":
-                dialog.get_by_label("Horizon").fill("1000")
             if k == 0:
                 dialog.locator("summary").click()
                 dialog.get_by_label("Period", exact=True).fill("7d")
