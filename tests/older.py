@@ -50,7 +50,7 @@ insert into erasure select event from present_erasure;
 def take_back(file: sqlite3.Connection, number: int) -> None:
     """Take the steps after this one back, the last one first."""
     ((last,),) = file.execute("select max(number) from migration").fetchall()
-    if last > FIRST:
+    if number <= FIRST < last:
         file.execute("drop table slate_reward")
         file.execute("drop index decision_slate")
         file.execute("alter table decision drop column slate")

@@ -582,6 +582,8 @@ def test_the_store_refuses_numbers_that_are_not_finite(engine: Engine, bad: floa
         (Late, (3, bad, None, 0)),
         (Late, (3, None, blob, 0)),
     ):
+        if kind is Late and blob in row and np.isnan(bad):  # the slots of a slate without a late reward
+            continue
         part = Part(head, store.numbers(), 0)
         part.rows[kind].append((part.next(), key, part.position, *row))
         with pytest.raises(Mismatch, match="not finite"):

@@ -81,7 +81,7 @@ jit.HELPER_AFTER = 1e9
 simulate(AlphaFairAdaptive(3, 4, alpha=0.5), streams.stationary(n_rounds=300, n_contexts=3, n_arms=4, seed=0))
 print("numba" in sys.modules, [bundle._helper for bundle in jit.Bundle._all.values()])
 """
-    assert run(code, cache=tmp_path) == "False [None]"
+    assert run(code, cache=tmp_path) == "False [None, None]"  # one bundle for slates
 
 
 # switching
@@ -388,7 +388,10 @@ def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> Non
     [
         ("alpha-fare", "policy must be one of .* Did you mean 'alpha-fair'?"),
         ("alpha-fair+bandit", "feedback in 'alpha-fair.bandit' must be one of 'full'; got 'bandit'"),
-        ("alpha-fair-adaptive+bandit+group", "flag in .* must be one of 'features', 'groups', 'welfare'; got 'group'"),
+        (
+            "alpha-fair-adaptive+bandit+group",
+            "flag in .* must be one of 'features', 'groups', 'welfare', 'slates'; got 'group'",
+        ),
         (
             "hedge+full+groups",
             "flags in 'hedge.full.groups' must be left out: hedge has none; got 'groups'",

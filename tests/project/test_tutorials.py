@@ -201,6 +201,15 @@ def which_fairness(found: dict[str, Any]) -> None:
         assert points["alpha 0"][1] < points[promised][1] < points["alpha 0.5"][1]
 
 
+def slates(found: dict[str, Any]) -> None:
+    """Every row shows four products; sorted by sales, seven makers sell next to nothing; on the fair shelf all earn."""
+    (shown, greedy), (fair_shown, fair) = found["greedy"], found["fair"]
+    assert shown.sum(axis=1) == pytest.approx([400.0] * 3)
+    assert fair_shown.sum(axis=1) == pytest.approx([400.0] * 3)
+    assert (greedy < 0.1 * greedy.max()).sum() >= 7
+    assert (fair > 0.25 * fair.max()).all()
+
+
 CLAIMS = (
     what_alpha_does,
     price_of_fairness,
@@ -218,6 +227,7 @@ CLAIMS = (
     features,
     weight_of_the_poor,
     which_fairness,
+    slates,
 )
 
 

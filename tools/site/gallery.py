@@ -13,6 +13,7 @@ FIRST = (
     "groups",
     "floors",
     "periods",
+    "slates",
     "newcomer",
     "late_rewards",
     "drift",
