@@ -580,11 +580,14 @@ def regret_certificate(policy: Policy) -> float:
     validate.alpha_below_one(alpha, instead="metrics.welfare_certificate")
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
     at_start = policy.n_arms if groups is None else float(groups.factors(alpha).sum())
-    together = 0.0  # several arms of a group in one slate can earn more than 1 in a round
-    if groups is not None:
-        excess = np.maximum(0.0, _most_at_once(policy, groups) - 1.0 / (1.0 - alpha))
-        together = float((1.0 - alpha) ** alpha * (groups.factors(alpha) * excess).sum())
+    together = 0.0 if groups is None else _earned_together(policy, groups, alpha)
     return linear + together + approximation_factor(alpha) * at_start
+
+
+def _earned_together(policy: Policy, groups: ArmGroups, alpha: float) -> float:
+    """What several arms of a group in one slate, which can earn more than 1 in a round, add to the bound."""
+    excess = np.maximum(0.0, _most_at_once(policy, groups) - 1.0 / (1.0 - alpha))
+    return float((1.0 - alpha) ** alpha * (groups.factors(alpha) * excess).sum())
 
 
 def bound_in_expectation(policy: Policy) -> float:

@@ -289,6 +289,26 @@ def test_a_damaged_memory_is_reported() -> None:
         policy.choose(0, k=2)
 
 
+def test_a_snapshot_without_a_largest_slate_is_refused() -> None:
+    policy = AlphaFairAdaptive(2, 3, alpha=0.5)
+    state = policy.snapshot()
+    state.arrays["most_shown"][...] = 0.0  # type: ignore[index]
+    with pytest.raises(InvalidArgument, match="largest slate"):
+        policy.restore(state)
+
+
+def test_an_impossible_propensity_is_refused_and_changes_nothing() -> None:
+    policy = AlphaFairBandit(1, 4, seed=1)
+    decision, before = policy.choose(0, k=2), policy.snapshot().to_bytes()
+    probabilities = np.full(4, 1.0 - 1e-12)
+    probabilities[list(decision.arms)] = 1e-12
+    forged = SlateDecision(0, decision.arms, (1e-12, 1e-12), probabilities)
+    with pytest.raises(InvalidArgument, match="at least"):
+        policy.update(forged, [1.0, 0.0])
+    assert policy.snapshot().to_bytes() == before
+    policy.update(decision, [1.0, 0.0])
+
+
 def test_features_of_the_round() -> None:
     """Arms that features favor are shown more often; the decision keeps the features."""
     policy, rng = AlphaFairAdaptive(1, 6, alpha=0.0, n_features=2, seed=1), np.random.default_rng(2)

@@ -158,7 +158,9 @@ def test_arms_that_come_later() -> None:
         two = offline_optimum(totals, alpha, k=2, present=present, groups=Groups(pull_floor=0.05))
         assert not two.distributions[:2, 3].any()
         assert two.welfare < best.welfare
-        value, gap = offline_curve(stream, alpha, [10, 30], k=2)
+        steps = list[int]()
+        value, gap = offline_curve(stream, alpha, [10, 30], k=2, progress=steps.append)
+        assert steps == [1, 1]
         alone = offline_optimum(totals, alpha, k=2, present=present)
         assert value[-1] == pytest.approx(alone.value)
         assert gap[-1] <= max(1e-9 * abs(alone.value), alone.gap)

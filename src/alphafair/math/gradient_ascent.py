@@ -169,8 +169,7 @@ def restart(memory: Any, scalars: Any, context_scalars: Any) -> None:
     for names, cells in ((scalars, memory.scalars), (context_scalars, memory.context_scalars)):
         for name in RESTARTED & {*names._fields}:
             cells[..., getattr(names, name)] = 0.0
-    if "reach" in context_scalars._fields:
-        memory.context_scalars[:, context_scalars.reach] = 1.0  # until a slate is learned from
+    memory.context_scalars[:, context_scalars.reach] = 1.0  # until a slate is learned from
     if "unit" in scalars._fields:
         reopen_on_welfare(memory, scalars)
     else:
