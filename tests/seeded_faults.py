@@ -4,37 +4,37 @@ from tests.seeded import Fault
 
 FAULTS = (
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "again, asked = lost.temporary and (request.repeatable or not lost.sent), 0.0",
         "again, asked = lost.temporary, 0.0",
         ("tests/client/test_bad_networks.py::test_unsafe_requests_are_not_repeated",),
     ),
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "bound = min(2.0 * bound, LONGEST_PAUSE)",
         "bound = 2.0 * bound",
         ("tests/client/test_bad_networks.py::test_pauses_double_up_to_a_maximum",),
     ),
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "attempts > terms.retries or",
         "attempts >= terms.retries or",
         ("tests/client/test_bad_networks.py::test_after_the_last_attempt_the_failure_is_raised",),
     ),
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "return max(until - (time.time() if now is None else now), 0.0)",
         "return max(until - time.time(), 0.0)",
         ("tests/client/test_bad_networks.py::test_a_date_in_retry_after_is_read_by_the_clock_of_the_service",),
     ),
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "waiting.extendleft([indices[half:], indices[:half]])",
         "waiting.extendleft([indices[:half]])",
         ("tests/client/test_clients.py::test_requests_that_are_too_long_are_sent_in_parts",),
     ),
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "                results[indices.pop(position)] = error",
         "                results[indices.pop(0)] = error",
         (
@@ -43,7 +43,7 @@ FAULTS = (
         ),
     ),
     Fault(
-        "alphafair_client/client.py",
+        "alphafair_client/sending.py",
         "                for k in [*indices, *(k for rest in waiting for k in rest)]:",
         "                for k in indices:",
         ("tests/client/test_bad_networks.py::test_a_batch_that_fails_midway_keeps_the_earlier_answers",),

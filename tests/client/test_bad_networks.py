@@ -26,8 +26,7 @@ from alphafair import AsyncClient, Client, ServiceError
 from alphafair.engine import Outcome, Receipt
 from alphafair.service.http.errors import failure
 from alphafair.service.routes import HANDLERS
-from alphafair_client import api, http
-from alphafair_client import client as calls
+from alphafair_client import api, http, sending
 from alphafair_client.api import ExperimentAnswer
 from alphafair_client.http import Lost, Reply
 from tests.client.calling import (
@@ -86,7 +85,7 @@ def test_exactly_once_through_a_proxy_that_cuts_and_delays(
     shop: Running, run: Run, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every connection is cut within its first few requests or answers, anywhere in them."""
-    monkeypatch.setattr(calls, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(sending, "LONGEST_PAUSE", 0.02)
     name = f"proxy-{run.__name__}-{seed}"
     settings = {"timeout": 60.0, "retries": 1000}
     with (
@@ -191,7 +190,7 @@ def test_a_date_in_retry_after_is_read_by_the_clock_of_the_service(
     with running(tmp_path / "shop.db", ready=False) as shop:
         found = shop.http.get("/health")
     reply = Reply(found.status_code, found.headers, found.content)
-    assert (reply.status, calls._retry_after(reply)) == (503, 7.0)
+    assert (reply.status, sending.retry_after(reply)) == (503, 7.0)
 
 
 # Time
@@ -678,15 +677,15 @@ def test_a_call_ends_by_its_deadline_and_repeats_only_safe_requests(
 ) -> None:
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "time", clock)
-        terms = calls.Terms(timeout, clock.now + timeout, retries)
+        patch.setattr(sending, "time", clock)
+        terms = sending.Terms(timeout, clock.now + timeout, retries)
         endpoint = dataclasses.replace(api.DECIDE, repeatable=repeatable)
-        drawn = calls._call(terms, endpoint, {"id": "1"}, name="home")
+        drawn = sending.call(terms, endpoint, {"id": "1"}, name="home")
         used, bodies, result = list[str](), list[bytes | None](), None
         try:
             step = next(drawn)
             while True:
-                if isinstance(step, calls.Pause):
+                if isinstance(step, sending.Pause):
                     assert step.seconds >= 0.0
                     clock.now += step.seconds
                     step = next(drawn)
@@ -717,13 +716,13 @@ def test_a_call_ends_by_its_deadline_and_repeats_only_safe_requests(
 
 def test_pauses_double_up_to_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(calls, "time", clock)
-    monkeypatch.setattr(calls, "random", SimpleNamespace(uniform=lambda low, high: high))
-    plan = calls._call(calls.Terms(60.0, 60.0, 9), api.SHOW, name="home")
+    monkeypatch.setattr(sending, "time", clock)
+    monkeypatch.setattr(sending, "random", SimpleNamespace(uniform=lambda low, high: high))
+    plan = sending.call(sending.Terms(60.0, 60.0, 9), api.SHOW, name="home")
     step, pauses = next(plan), []
     for _ in range(9):
-        pause = plan.throw(Lost("lost", sent=True)) if isinstance(step, calls.Attempt) else None
-        assert isinstance(pause, calls.Pause)
+        pause = plan.throw(Lost("lost", sent=True)) if isinstance(step, sending.Attempt) else None
+        assert isinstance(pause, sending.Pause)
         pauses.append(pause.seconds)
         step = next(plan)
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]

@@ -23,7 +23,7 @@ import uvloop
 from alphafair import AsyncClient, Client, InvalidArgument, ServiceError
 from alphafair.engine import Outcome, Receipt
 from alphafair.service.service import Limits
-from alphafair_client import client as calls
+from alphafair_client import sending
 from tests.client.calling import (
     ALL,
     BOTH,
@@ -355,8 +355,8 @@ def test_long_items_are_sent_in_several_requests() -> None:
         b"z" * 600_000,
         b"z",
     ]
-    assert [*calls._slices(items)] == [[0], [1], [3], [4]]
-    assert [len(each) for each in calls._slices([b"x"] * 2001)] == [1000, 1000, 1]
+    assert [*sending.slices(items)] == [[0], [1], [3], [4]]
+    assert [len(each) for each in sending.slices([b"x"] * 2001)] == [1000, 1000, 1]
 
 
 @both_stores
