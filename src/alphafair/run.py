@@ -806,7 +806,7 @@ def over_log(policy: Policy, log: Log) -> None:
                 policy.update(DescribedDecision(context, arm, propensity, cast(Vector, None), shown), reward)
     else:
         steps = LogSteps.learning(log.contexts, log.arms, log.propensities, rewards, features)
-        archive.follow(cast(BasePolicy, policy).stepper, steps, all_or_nothing=True)
+        archive.follow(cast(BasePolicy, policy), steps, all_or_nothing=True)
 
 
 def _learn_slates(policy: BasePolicy, log: Log, rewards: Vector, features: NDArray[np.float64] | None) -> None:

@@ -28,8 +28,10 @@ LEARNED = {
     "surrogate_regret_bound",
     "expected_surrogate_regret_bound",
     "most_shown",
+    "trust",
+    "learns_from_others",
 }
-DOES = {"probabilities", "choose", "update", "expect", "forgo", "grow", "retire", "set_alpha", "new_period"}
+DOES = {"probabilities", "choose", "update", "expect", "forgo", "observe", "grow", "retire", "set_alpha", "new_period"}
 KEEPS = {"snapshot", "restore", "fresh"}
 OF_ITS_CLASS = {"traits", "algorithm", "welfare_algorithm"}
 RUNS_IT = {"stepper"}

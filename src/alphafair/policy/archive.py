@@ -18,7 +18,6 @@ from alphafair.groups import Groups
 from alphafair.policy.loops import LogSteps
 from alphafair.policy.memory import ALWAYS, DAMAGED, OF_PERIODS, LearnedState, copies
 from alphafair.policy.random_numbers import RandomNumbers
-from alphafair.policy.stepper import Stepper
 from alphafair.values import State
 
 if TYPE_CHECKING:
@@ -95,9 +94,10 @@ def take_over(policy: BasePolicy, other: BasePolicy) -> None:
         policy._make_stepper()
 
 
-def follow(stepper: Stepper, log: LogSteps, *, all_or_nothing: bool = False) -> None:
+def follow(policy: BasePolicy, log: LogSteps, *, all_or_nothing: bool = False) -> None:
     """Repeat the steps of a log. An invalid propensity raises; what was learned before it stays, or goes too."""
-    with stepper.lock:
+    with policy._lock:
+        stepper = policy.stepper
         before = stepper.learned.copied_arrays() if all_or_nothing else None
         refused = stepper.fold(log)
         if refused >= 0:

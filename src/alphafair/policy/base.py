@@ -560,6 +560,27 @@ class BasePolicy(Policy):
             learned.version += 1
             kernel(learned.memory, context, column)
 
+    # decisions of others
+
+    @property
+    def learns_from_others(self) -> bool:  # type: ignore[override]
+        """Whether `observe` teaches it anything: with a predictor of rewards, under bandit feedback."""
+        return self._learned.algorithm.observe is not None and self._learned.regressors is None
+
+    def observe(self, context: int, arm: int, reward: Any, features: ArrayLike | None = None) -> bool:
+        """Learn from the reward of a decision that somebody else made; return whether anything was learned.
+
+        No propensity is needed. Accounts, rounds and bounds are those of the policy's own decisions, and do not change.
+        Nothing is learned, and nothing changes, where `learns_from_others` is False, or from a retired arm.
+        """
+        with self._lock:
+            context = validate.context(context, self.n_contexts)
+            arm = validate.integer("arm", arm, low=0, high=self.n_arms - 1)
+            reward = validate.reward(reward, *self._reward_range)
+            if features is not None or self.n_features:
+                validate.features(features, self.feature_shape)
+        return False
+
     # changes while it runs
 
     def set_alpha(self, alpha: float) -> None:

@@ -3,7 +3,8 @@
 play    rounds of a stream; every reward is learned from immediately
 face    the same against an adversary, which sets the rewards after it has seen the distribution
 late    rounds of a stream with delayed rewards
-fold    the steps of a log, in its order: LEARN from a reward, EXPECT one, FORGO one, or DRAW the same arm again
+fold    the steps of a log, in its order: LEARN from a reward, EXPECT one, FORGO one, DRAW the same arm again, or
+        OBSERVE the reward of a decision that somebody else made
 match   rounds of a log; only those count in which the policy draws the logged arm
 """
 
@@ -26,13 +27,14 @@ prepare: Any = None
 learn: Any = None
 expect: Any = None
 forgo: Any = None
+observe: Any = None
 show: Any = None
 mask: Any = None
 react: Any = None
 
 AHEAD = 4  # rounds between prefetching a row and using it
 LINE, MOST_BYTES = 64, 1024  # of a cache line; beyond so many bytes the processor prefetches by itself
-LEARN, EXPECT, FORGO, DRAW = range(4)  # steps of a log
+LEARN, EXPECT, FORGO, DRAW, OBSERVE = range(5)  # steps of a log
 FREE, LEARNED = 0, 1  # counters of `Delays`
 ARM, PROPENSITY = 0, 1  # of a waiting decision under bandit feedback
 NO_ADVERSARY = -1, np.empty((0, 0, 0))  # kind and state, if there is no adversary
@@ -81,7 +83,9 @@ class Delays(NamedTuple):
 
 
 class LogSteps(NamedTuple):
-    """The steps of a log: LEARN, EXPECT, FORGO or DRAW, each with its decision and reward.
+    """The steps of a log: LEARN, EXPECT, FORGO, DRAW or OBSERVE, each with its decision and reward.
+
+    OBSERVE has no propensity: whatever is in its column is ignored.
 
     `drawn` receives the probability of the arm of every DRAW, with the mask in row `mask_of` of `masks` unless that is
     -1; `features` has a row per step, or none.
@@ -328,6 +332,9 @@ def _fold_bandit(memory, log, p):
         elif step == FORGO:
             forgo(memory, context, arm)
             prepared = np.int64(-1)
+        elif step == OBSERVE:
+            observe(memory, context, arm, log.rewards[t])
+            prepared = np.int64(-1)
         else:
             draw(memory, context, 0.0, p)
             prepared = context
@@ -374,6 +381,11 @@ def no_expectation(memory, context, arm):
 
 
 @kernel
+def no_observation(memory, context, arm, reward):
+    """The default of `observe`: do nothing."""
+
+
+@kernel
 def no_preparation(memory, context):
     """The default of `prepare`: do nothing."""
 
@@ -397,5 +409,5 @@ def loop(job: str, feedback: str, algorithm: Algorithm, in_order: bool) -> Any:
     steps = {"draw": algorithm.draw, "learn": learn, "react": adversary_reacts if job == "face" else no_reaction}
     steps |= {"show": algorithm.show or no_features, "mask": algorithm.mask or mask_alone}
     steps |= {"expect": algorithm.expect or no_expectation, "forgo": algorithm.forgo or no_expectation}
-    steps["prepare"] = algorithm.prepare or no_preparation
+    steps |= {"prepare": algorithm.prepare or no_preparation, "observe": algorithm.observe or no_observation}
     return specialize(TEMPLATES[job, feedback], name.replace(".", "_"), **steps)

@@ -99,6 +99,8 @@ class Policy(Protocol):
     period_rewards: Vector | Matrix | None = None  # the rewards of arms in this period, if it keeps accounts
     entry_accounts: Vector | Matrix | None = None  # R at the start of this period, if it keeps accounts
     most_shown: int = 1  # the largest number of arms of a decision that it has learned from
+    learns_from_others: bool = False  # whether `observe` can teach it anything
+    trust: float | None = None  # the weight of predictions that also count the rewards of others; None before the first
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 
@@ -119,6 +121,13 @@ class Policy(Protocol):
     def forgo(self, decision: Decision) -> None:
         """Announce that an expected reward will never come. Does nothing by default."""
         return
+
+    def observe(self, context: int, arm: int, reward: Any, features: ArrayLike | None = None) -> bool:
+        """Take note of a decision that somebody else made, and of its reward; return whether it was learned from.
+
+        Nobody's account, and no count of rounds, changes. Does nothing by default.
+        """
+        return False
 
     def new_period(self, carry: float = 0.5) -> None:
         """Start a period with accounts of 1 + carry (R - 1). Does nothing by default."""

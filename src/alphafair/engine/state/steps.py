@@ -191,7 +191,7 @@ def follow(
         if masks:
             log.mask_of[list(masks)] = np.arange(len(masks))
             log = log._replace(masks=np.stack(list(masks.values())))
-        archive.follow(policy.stepper, log)
+        archive.follow(policy, log)
         return drawn
     full = dict(_found(steps, LEARN, steps.full))
     rows = zip(actions.tolist(), steps.context.tolist(), steps.arm.tolist(), steps.propensity.tolist(), strict=True)
