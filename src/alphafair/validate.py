@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from alphafair.errors import InvalidArgument, shown
+from alphafair_client.answers import LONGEST_LABEL
 from alphafair_client.checks import as_float as as_float
 from alphafair_client.checks import integer as integer
 from alphafair_client.checks import number as number
@@ -26,6 +27,14 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of
 LONGEST_HORIZON = 1e300  # a float must hold it
 ANY_FEATURE = 1e50  # sums of squares stay finite
 BOOLEAN = np.dtype(np.bool_)
+LABELS = f"1 to {LONGEST_LABEL} characters, none of them a control character"
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def is_label(value: str) -> bool:
+    """Whether a string can be stored, printed and put into a URL."""
+    plain = value.isascii() and value.isprintable()  # true of nearly all labels, and faster than the pattern
+    return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
 
 
 def listed(labels: Collection[object]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from alphafair import validate
 from alphafair.engine.requests import Activate, Decide, Request, Reward
 from alphafair.engine.state.experiment import Experiment
-from alphafair.engine.state.settings import checked_label, is_label
+from alphafair.engine.state.settings import checked_label
 from alphafair.engine.state.verify import checksum
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Behind, Store
@@ -111,7 +111,9 @@ class DecisionCache:
 
     def _read(self, ids: Iterable[Any]) -> None:
         recent, older = self.recent, self._older
-        wanted = [id for id in ids if isinstance(id, str) and not (id in recent or id in older) and is_label(id)]
+        wanted = [
+            id for id in ids if isinstance(id, str) and not (id in recent or id in older) and validate.is_label(id)
+        ]
         for found in questions.find(self._store, wanted):
             experiment = self._experiments.get(found.experiment)
             if experiment is None:  # another writer has it

@@ -11,6 +11,7 @@ from alphafair.values.decision import Decision as Decision
 from alphafair.values.decision import DescribedDecision as DescribedDecision
 from alphafair.values.decision import DescribedSlate as DescribedSlate
 from alphafair.values.decision import SlateDecision as SlateDecision
+from alphafair.values.features import FeatureSchema as FeatureSchema
 from alphafair.values.interval import Interval as Interval
 from alphafair.values.log import Log as Log
 from alphafair.values.protocol import Account as Account

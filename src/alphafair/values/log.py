@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.extras import polars as pl
 from alphafair.values.arrays import Indices, Vector, frozen
 from alphafair.values.available import AvailableArms
+from alphafair.values.features import FeatureSchema
 
 if TYPE_CHECKING:
     from alphafair.values.log_table import Decisions, Labels
@@ -232,6 +234,7 @@ class Log:
         position: str | None = None,
         available: str | None = "available",
         decision: str | None = None,
+        features: FeatureSchema | Mapping[str, Any] | None = None,
     ) -> Log:
         """Read a log from a table in a file or in memory, one row per shown arm; rows without a reward are left out.
 
@@ -258,6 +261,9 @@ class Log:
         decision
             A column that says which rows are of one decision, where decisions show several arms. A decision of which
             a row has no reward is left out. In a file of `alphafair export` with such decisions it is found by itself.
+        features
+            Features by name and type: "number", "number?" if it may be missing, or a list of labels, in which "*"
+            stands for all others. Each has a column of its name; in files of `alphafair export`, `feature.<name>`.
 
         >>> rows = {"who": ["new", "old", "new"], "item": ["b", "a", "a"], "click": [1, 0, None], "p": [0.5, 0.5, 0.2]}
         >>> log = Log.from_table(rows, context="who", arm="item", reward="click", propensity="p")
@@ -267,7 +273,8 @@ class Log:
         from alphafair.values.log_table import LogColumns, LogTable
 
         columns = LogColumns(context, arm, reward, propensity, time, user, position, available, decision=decision)
-        return cls.from_decisions(*LogTable.open(source, columns).read())
+        schema = None if features is None else FeatureSchema.of(features)
+        return cls.from_decisions(*LogTable.open(source, columns, features=schema).read())
 
     @classmethod
     def from_decisions(cls, found: Decisions, labels: Labels) -> Log:
@@ -283,6 +290,7 @@ class Log:
             timestamps=None if times is None else times.to_numpy(),
             available=found.available,
             decisions=found.decisions,
+            features=found.features,
             context_labels=tuple(labels.contexts),
             arm_labels=tuple(labels.arms),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from alphafair.tables import (
 )
 from alphafair.values.arrays import Indices, Vector
 from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
+from alphafair.values.features import OPTIONAL, OTHER, FeatureSchema
 
 AVAILABLE = "available"  # the column that is read by default where a table has it
 EXPORTED = [  # the columns of a log that an engine exports
@@ -39,6 +40,7 @@ EXPORTED = [  # the columns of a log that an engine exports
 ]
 EXPORTED_EARLIER = [name for name in EXPORTED if name != "period"]  # by versions without periods
 EXPORTED_SLATES = [*EXPORTED[:5], "slot", "k", *EXPORTED[5:]]  # where some decision showed several arms
+FEATURE = "feature."  # in an exported log, before the name of a feature
 FILL_IN = "Fill it in or delete that row."
 REPAIR = "Correct it, delete that row, or pass the name of another column."
 DATES = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."
@@ -98,6 +100,7 @@ class Decisions(NamedTuple):
     times: pl.Series | None
     available: AvailableArms | None
     decisions: NDArray[np.int64] | None = None
+    features: NDArray[np.float64] | None = None  # as columns of their schema
 
 
 @dataclass(frozen=True)
@@ -106,18 +109,29 @@ class LogTable:
 
     table: Table  # rows with a reward or without, with their numbers
     columns: LogColumns
+    features: FeatureSchema | None = None
 
     @classmethod
-    def open(cls, source: Any, columns: LogColumns, first: int = 0, n_rows: int | None = None) -> LogTable:
+    def open(
+        cls,
+        source: Any,
+        columns: LogColumns,
+        first: int = 0,
+        n_rows: int | None = None,
+        features: FeatureSchema | None = None,
+    ) -> LogTable:
         """Open a table, or `n_rows` rows of it from `first` on, and refuse one that lacks a column."""
         named = [name for name in columns if name is not None]
-        table = open_table(source, named)
+        described = () if features is None else features.names
+        table = open_table(source, [*named, *described, *(FEATURE + name for name in described)])
         found = table.columns
-        exported = found in (EXPORTED, EXPORTED_EARLIER, EXPORTED_SLATES)
-        if found == EXPORTED_SLATES and columns.decision is None:
+        without_features = [name for name in found if not name.startswith(FEATURE)]
+        exported = without_features in (EXPORTED, EXPORTED_EARLIER, EXPORTED_SLATES)
+        if without_features == EXPORTED_SLATES and columns.decision is None:
             columns = columns._replace(decision="seq", position=columns.position or "slot")
         if exported and table.label.lower().endswith((".csv", ".csv.gz")):
-            table = unescape_table(table, ["id", "context", "arm"])
+            texts = [FEATURE + name for name in described if features is not None and features.codes(name)]
+            table = unescape_table(table, ["id", "context", "arm", *(name for name in texts if name in found)])
         optional = AVAILABLE not in found or AVAILABLE in (*columns[:-3], columns.id, columns.decision)
         if columns.available == AVAILABLE and optional:
             columns = columns._replace(available=None)
@@ -127,11 +141,16 @@ class LogTable:
         wanted = column_names("columns", [name for name in columns[:-1] if name is not None])
         if columns.decision is not None and columns.decision not in wanted:  # decisions may have the column of ids
             wanted.append(columns.decision)
+        for name in described:
+            own = feature_column(name, found)
+            table.require([own], f" (features={name!r})")
+            if own not in wanted:
+                wanted.append(own)
         table = table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows)
         types, single = table.rows.collect_schema(), list(columns.checks().values())
         for column in [*single, *(Column(name) for name in (columns.id, columns.decision) if name is not None)]:
             column.refuse_type(types[column.name], table.label)
-        return cls(table, columns)
+        return cls(table, columns, features)
 
     @property
     def has_reward(self) -> pl.Expr:
@@ -181,7 +200,10 @@ class LogTable:
         if self.columns.decision is not None:
             given = self.table.column(frame, Column(self.columns.decision, repair=FILL_IN))
             decisions = given.hash(seed=0).reinterpret(signed=True).to_numpy()
-        return Decisions(contexts, arms, rewards, propensities, users, positions, times, available, decisions)
+        described = None if self.features is None else _features(self.table, frame, self.features, self.where(frame))
+        return Decisions(
+            contexts, arms, rewards, propensities, users, positions, times, available, decisions, described
+        )
 
     def read(self) -> tuple[Decisions, Labels]:
         """The whole table, in the order of time where it has a column of times."""
@@ -197,6 +219,34 @@ class LogTable:
         if not n_rows:
             repair = "Pass one row per decision; rows without a reward do not count."
             raise InvalidArgument(self.table.label, "a log with rewarded rows", "none", repair)
+
+
+def feature_column(name: str, columns: Sequence[str]) -> str:
+    """The column of a feature: `feature.age` in an exported log, `age` otherwise."""
+    return FEATURE + name if FEATURE + name in columns else name
+
+
+def _features(table: Table, frame: pl.DataFrame, schema: FeatureSchema, where: Where) -> NDArray[np.float64]:
+    """The features of every row, as a policy gets them; an error names the first row that is wrong."""
+    stored = []
+    for name, kind in schema.declared.items():
+        column, codes = feature_column(name, frame.columns), schema.codes(name)
+        Column(column, "label" if codes else "number").refuse_type(frame.schema[column], table.label)
+        if codes is not None:
+            labels = Column(column).convert(frame[column])
+            found = labels.replace_strict(codes, default=codes.get(OTHER), return_dtype=pl.Float64)
+            repair = f'Correct it, or declare "{OTHER}" among the labels: it takes all others.'
+            check = Column(column, allowed=f"one of {validate.listed(codes)}", repair=repair)
+        else:
+            repair = f'Correct it, or declare it as "{OPTIONAL}" if it may be missing.'
+            allowed = f"a finite number of at most {validate.ANY_FEATURE:g} in size"
+            check = Column(column, "number", -validate.ANY_FEATURE, validate.ANY_FEATURE, allowed, repair)
+            found = check.convert(frame[column], table.decimal_comma)
+        wrong = found.is_null() & (as_labels(frame[column]).is_not_null() if kind == OPTIONAL else True)
+        if wrong.any():
+            raise check.error(frame[column], int(wrong.arg_max() or 0), where, table.decimal_comma)
+        stored.append(found.cast(pl.Float64).to_numpy())
+    return schema.encoded(np.column_stack(stored))
 
 
 def in_order(found: Decisions, order: NDArray[np.intp]) -> Decisions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -20,7 +19,6 @@ from alphafair.errors import InvalidArgument, RequestError
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
 from alphafair.values import State
-from alphafair_client.answers import LONGEST_LABEL
 
 DEFAULT_POLICY: Final = "alpha-fair-adaptive"
 NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
@@ -28,23 +26,17 @@ GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 DEFAULT_CARRY: Final = 0.5
 SHORTEST_PERIOD: Final = 60.0  # seconds
 A_DATE: Final = "Pass, for example, 2024-01-01T00:00Z."
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 # labels
 
 
-def is_label(value: str) -> bool:
-    plain = value.isascii() and value.isprintable()  # true of nearly all labels, and faster than the pattern
-    return 0 < len(value) <= LONGEST_LABEL and (plain or not UNPRINTABLE.search(value))
-
-
 def checked_label(argument: str, value: Any) -> str:
     """Return a label that can be stored, printed and put into a URL, as a built-in string."""
-    if isinstance(value, str) and is_label(value):
+    if isinstance(value, str) and validate.is_label(value):
         return str(value)
     shown = value[:40] if isinstance(value, str) else value
-    allowed = f"a string of 1 to {LONGEST_LABEL} characters, none of them a control character"
+    allowed = f"a string of {validate.LABELS}"
     raise RequestError("bad_label", argument, allowed, shown, "Use a short name, such as the id in your own database.")
 
 
