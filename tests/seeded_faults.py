@@ -345,19 +345,19 @@ FAULTS = (
         ("tests/offline/test_optimum.py::test_golden[M3_N4_alpha_0.9]",),
     ),
     Fault(
-        "metrics.py",
+        "metrics/accounts.py",
         "(n * (scaled**2).sum(axis=-1))",
         "(scaled**2).sum(axis=-1)",
         ("tests/metrics/test_metrics.py::test_against_the_oracle",),
     ),
     Fault(
-        "metrics.py",
+        "metrics/seeds.py",
         "half = -student_quantile((1.0 - level) / 2.0, len(values) - 1) * spread",
         "half = -student_quantile(1.0 - level, len(values) - 1) * spread",
         ("tests/metrics/test_metrics.py::test_bands_of_any_level_agree_with_scipy[2-0.95]",),
     ),
     Fault(
-        "metrics.py",
+        "metrics/accounts.py",
         "sure = optimum - certified - 1e-9",
         "sure = optimum + certified - 1e-9",
         ("tests/metrics/test_metrics.py::test_the_gap_to_close_is_in_rewards[0.001-0.0]",),
@@ -683,13 +683,13 @@ FAULTS = (
         ("tests/policy/test_snapshots.py::test_groups_without_a_live_arm_have_their_initial_account_again[groups0]",),
     ),
     Fault(
-        "metrics.py",
+        "metrics/notions.py",
         "return max(int(np.diff(end).max()) - 1 for end in ends)",
         "return max(int(np.diff(end).max()) for end in ends)",
         ("tests/metrics/test_fairness.py::test_the_whole_row",),
     ),
     Fault(
-        "metrics.py",
+        "metrics/notions.py",
         "better = mu > mu[:, i : i + 1] + ROUNDING",
         "better = mu >= mu[:, i : i + 1]",
         ("tests/metrics/test_fairness.py::test_merit_and_favoring[0]",),

@@ -604,7 +604,7 @@ SHOWS += ("templates/report.css", *(f"lab/{name}.py" for name in ("paper", "clai
 PLAYS = ("math/simplex.py", "algorithms/hedge.py", "streams/synthetic.py", "run.py", "policy/base.py", "jit.py")
 PLAYS += (
     "offline/interior_point.py",
-    "metrics.py",
+    "metrics/accounts.py",
     "values/stream.py",
     "lab/plan.py",
     "lab/rivals/ucb.py",

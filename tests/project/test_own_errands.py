@@ -127,7 +127,8 @@ assert waited(made) == []
 def test_the_metric_of_the_guide_is_shown(tmp_path: Path) -> None:
     places = (
         Place("class Metric(NamedTuple)"),
-        Place("}\n\n\ndef average_over_seeds(", "    "),
+        Place("}\n\n\ndef _finite(", "    "),
+        Place("    greatest_share as greatest_share,\n", "    "),
         Place(")\nBYTES_OF", "    "),
     )
     files = play(tmp_path, "Add a metric", places)

@@ -42,11 +42,9 @@ Progress = Callable[[str, int], Callable[[int], None]]  # called with a title an
 COMPUTING = (  # all code that a table depends on
     "extras.py",
     "tables.py",
-    *(
-        f"{name}/*.py"
-        for name in ("algorithms", "data", "lab/rivals", "math", "notions", "offline", "policy", "streams", "values")
-    ),
-    *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit", "metrics")),
+    *(f"{name}/*.py" for name in ("algorithms", "data", "lab/rivals", "math", "metrics", "notions", "offline")),
+    *(f"{name}/*.py" for name in ("policy", "streams", "values")),
+    *(f"{name}.py" for name in ("errors", "groups", "jit", "machine_code", "memory_limit")),
     *(f"{name}.py" for name in ("preprocessing", "run", "lab/fairness", "lab/notions", "lab/plan")),
 )
 SLOW_TO_COMPILE = ("alpha-fair-adaptive", "fair-cb", "optimum")  # each gets a process of its own
