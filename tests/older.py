@@ -50,6 +50,10 @@ insert into erasure select event from present_erasure;
 def take_back(file: sqlite3.Connection, number: int) -> None:
     """Take the steps after this one back, the last one first."""
     ((last,),) = file.execute("select max(number) from migration").fetchall()
+    if number < 15 <= last:
+        file.execute("drop index decision_source")
+        for column in ("bucket", "features", "decided_by"):
+            file.execute(f"alter table decision drop column {column}")
     if number <= FIRST < last:
         file.execute("drop table slate_reward")
         file.execute("drop index decision_slate")

@@ -293,6 +293,7 @@ def found(tables: Tables, d: Any) -> FoundDecision:
         int(r is not None),
         *((None,) * 3 if r is None else (r.reward, r.source, r.rewards)),
         int(late is not None),
+        *(d.decided_by, d.features, d.bucket),
         None if d.slate is None else Slate.from_bytes(d.slate),
         np.full(len(shown_arms(d)), np.nan) if d.slate and d.probabilities else by_slot(tables, d, only="client"),
     )
@@ -318,7 +319,8 @@ def test_decisions_that_wait(tables: Tables) -> None:
                     *((e := a or d).event, e.at), int(not d.deferred or a is not None), e.position, d.event, *rest
                 )
                 for d, a in since
-                for rest in [(d.id, d.context, d.arm, d.propensity, d.probabilities, d.slate)]
+                for drawn in [(d.id, d.context, d.arm, d.propensity, d.probabilities, d.slate)]
+                for rest in [(*drawn, d.decided_by, d.features, d.bucket, d.position)]
                 if low <= (a or d).event <= high
             ]
             waiting = [OpenDecision(*row) for rows in questions.waiting(store, head.key, low, high) for row in rows]
@@ -439,6 +441,7 @@ def log_row(tables: Tables, d: Any) -> FoundRow:
         *((None,) * 4 if r is None else (r.reward, r.rewards, r.source, r.at)),
         *(d.available, d.probabilities, d.state_version, d.policy_version),
         *((None,) * 3 if late is None else (late.reward, late.rewards, late.at)),
+        *(d.decided_by, d.features, d.bucket),
         None if d.slate is None else Slate.from_bytes(d.slate),
         slots,
     )

@@ -30,7 +30,7 @@ from tests.postgres import Server
 
 DATA = ROOT / "tests" / "fixtures"
 OLDER = {"version-8": 8, "version-11": 11, "adaptive-4": 11}
-SCHEMAS = {"0.1.0": (11, 2), "1.0.0": (14, 14)}  # of files and databases that each version makes
+SCHEMAS = {"0.1.0": (11, 2), "1.0.0": (13, 13), "1.1.0": (15, 15)}  # of files and databases that each version makes
 
 
 @pytest.fixture(params=OLDER)

@@ -159,7 +159,7 @@ def test_a_file_with_events_of_no_experiment_is_refused(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as file, file:
         file.execute("update reward set decision = 99999 where seq in (select seq from reward limit 1)")
     before = content(path)
-    refused = "shop.db cannot be brought to version 14: 1 of its events belong to no experiment. It is unchanged; "
+    refused = "shop.db cannot be brought to version 15: 1 of its events belong to no experiment. It is unchanged; "
     with pytest.raises(Mismatch, match=f"^{re.escape(refused)}`alphafair verify` of version 0.1 names the first.$"):
         Engine.open(path)
     assert content(path) == before
@@ -170,7 +170,7 @@ def test_a_file_without_space_beside_it_is_refused(tmp_path: Path, monkeypatch: 
     before, n_needed = content(path), -(-3 * path.stat().st_size // 10**6)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(0, 0, n_needed * 10**5))
     with pytest.raises(
-        Unavailable, match=f"^shop.db needs {n_needed} MB of free space to be brought to version 14. It"
+        Unavailable, match=f"^shop.db needs {n_needed} MB of free space to be brought to version 15. It"
     ):
         Engine.open(path)
     assert content(path) == before
@@ -187,9 +187,9 @@ def test_a_refused_copy_names_the_file_that_was_given(tmp_path: Path, monkeypatc
     monkeypatch.undo()
     with contextlib.closing(sqlite3.connect(path)) as file, file:
         file.execute("update reward set decision = 99999 where seq in (select seq from reward limit 1)")
-    with pytest.raises(Mismatch, match=r"^shop.db cannot be brought to version 14"):
+    with pytest.raises(Mismatch, match=r"^shop.db cannot be brought to version 15"):
         copy(path, tmp_path / "new.db")
-    with pytest.raises(Mismatch, match=r"^shop.db cannot be brought to version 14"), for_verification(path):
+    with pytest.raises(Mismatch, match=r"^shop.db cannot be brought to version 15"), for_verification(path):
         pass
     assert [each.name for each in tmp_path.iterdir() if "new" in each.name or "part" in each.name] == []
 
@@ -197,7 +197,7 @@ def test_a_refused_copy_names_the_file_that_was_given(tmp_path: Path, monkeypatc
 def test_a_database_with_events_of_no_experiment_is_refused(postgres_server: Server) -> None:
     with restored(postgres_server) as url:
         postgres_server.execute("delete from shop.reward where seq = (select max(seq) from shop.reward)")
-        with pytest.raises(Mismatch, match=r"cannot be brought to version 14: 1 of its events belong to no experiment"):
+        with pytest.raises(Mismatch, match=r"cannot be brought to version 15: 1 of its events belong to no experiment"):
             Engine.open(url)
         assert postgres_server.execute("select max(number) from shop.migration") == [(2,)]
 

@@ -158,7 +158,7 @@ def test_an_experiment_with_a_start_of_version_8_is_unhealthy(tmp_path: Path) ->
 
 
 def test_a_reader_refuses_a_version_8_file(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"a file of version 14; got 8\. Open it for writing once"):
+    with pytest.raises(InvalidArgument, match=r"a file of version 15; got 8\. Open it for writing once"):
         Engine.open(path, read_only=True)
     Engine.open(path).close()
     with Engine.open(path, read_only=True) as engine:

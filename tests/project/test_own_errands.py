@@ -174,5 +174,5 @@ def test_the_column_of_a_later_version_comes_to_stores_that_are_there(
     files = play(tmp_path, "Add a column after a release", places)
     assert len(files) <= 3
     run(tmp_path, LATER_COLUMN)
-    with pytest.raises(InvalidArgument, match=r"of version 14 or older; got 15. Install alphafair"):
+    with pytest.raises(InvalidArgument, match=r"of version 15 or older; got 16. Install alphafair"):
         Engine.open(address)

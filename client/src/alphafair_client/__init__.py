@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "1.0.0"  # of alphafair as well
+__version__ = "1.1.0"  # of alphafair as well
 
 _NAMES = {
     "client": ("Client", "AsyncClient"),

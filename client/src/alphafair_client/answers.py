@@ -61,12 +61,16 @@ class ServiceError(Exception):
 
 
 class Receipt(NamedTuple):
-    """An arm was drawn, and the decision is on the disk."""
+    """An arm was drawn, and the decision is on the disk.
+
+    `source` is None where the policy drew it, else who decided; then `propensity` is what they told, None if nothing.
+    """
 
     id: str
     arm: str
-    propensity: float
+    propensity: float | None
     context: str
+    source: str | None = None
 
 
 class SlateReceipt(NamedTuple):

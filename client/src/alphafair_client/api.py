@@ -223,15 +223,19 @@ Outcomes = Literal["applied", "activated", "repeated", "conflict", "unknown", "e
 
 def _json_form(kind: type, doc: str, **exact: Any) -> type[Struct]:
     """A struct with the fields of a named tuple, some of them with more exact types."""
-    fields = [(name, exact.get(name, hint)) for name, hint in get_type_hints(kind).items()]
-    return msgspec.defstruct(kind.__name__, fields, namespace={"__doc__": doc})
+    defaults = getattr(kind, "_field_defaults", {})
+    fields: list[Any] = [
+        (name, exact.get(name, hint), *([defaults[name]] if name in defaults else []))
+        for name, hint in get_type_hints(kind).items()
+    ]
+    return msgspec.defstruct(kind.__name__, fields, namespace={"__doc__": doc}, omit_defaults=True)
 
 
 JSON_FORMS: dict[type, type[Struct]] = {
     Receipt: _json_form(
         Receipt,
-        "The arm that was drawn, and its probability.",
-        propensity=Annotated[float, Meta(gt=0.0, le=1.0)],
+        "The arm, and its probability. `source` is left out where the policy drew it; else it is who decided.",
+        propensity=Annotated[float, Meta(gt=0.0, le=1.0)] | None,
     ),
     SlateReceipt: _json_form(
         SlateReceipt,
@@ -248,10 +252,11 @@ class DecisionItem(Struct, omit_defaults=True):
 
     id: str | None = None
     arm: str | None = None
-    propensity: float | None = None
+    propensity: float | UnsetType | None = UNSET  # null: the source of the decision told none
     context: str | None = None
     arms: list[str] | None = None
     propensities: list[float] | None = None
+    source: str | None = None
     error: Problem | None = None
 
 

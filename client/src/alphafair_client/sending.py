@@ -6,6 +6,7 @@ All of it is generators, which yield what to send and how long to pause, and rec
 from __future__ import annotations
 
 import email.utils
+import functools
 import json
 import numbers
 import random
@@ -155,12 +156,18 @@ def _value(body: Any, kind: Any) -> Any:
     """JSON as a message or a value of the engine; unknown fields are ignored."""
     if members := get_args(kind):  # receipts are told apart by their fields
         known = set(body) if isinstance(body, Mapping) else set()
-        kind = next((each for each in members if known.issuperset(JSON_FORMS[each].__struct_fields__)), members[0])
+        kind = next((each for each in members if known.issuperset(_required(each))), members[0])
     form = JSON_FORMS.get(kind)
     if form is not None and kind is SlateReceipt:
         found: Any = msgspec.convert(body, form)
         return SlateReceipt(found.id, tuple(found.arms), tuple(found.propensities), found.context)
     return msgspec.convert(body, kind) if form is None else kind(*msgspec.structs.astuple(msgspec.convert(body, form)))
+
+
+@functools.cache
+def _required(kind: type) -> frozenset[str]:
+    """The fields that the JSON form of a value always has."""
+    return frozenset(field.name for field in msgspec.structs.fields(JSON_FORMS[kind]) if field.required)
 
 
 def _json_of(reply: Reply) -> Any:

@@ -56,6 +56,7 @@ class DecisionRecord:
 
     event: int
     experiment: Experiment
+    position: int
     context: int
     label: str | None
     arm: int
@@ -64,6 +65,9 @@ class DecisionRecord:
     state: DecisionState
     other: DecisionRecord | None = None  # a decision of another experiment that has the same id
     slate: Slate | None = None
+    decided_by: str | None = None  # None: the policy
+    features: bytes | None = None
+    bucket: int | None = None
 
     def of(self, experiment: Experiment) -> DecisionRecord | None:
         """Return the decision of an experiment with this id."""
@@ -123,6 +127,7 @@ class DecisionCache:
             record = DecisionRecord(
                 found.event,
                 experiment,
+                found.position,
                 found.context,
                 found.label,
                 found.arm,
@@ -137,6 +142,9 @@ class DecisionCache:
                 ),
                 recent.get(found.id),
                 found.slate,
+                found.decided_by,
+                found.features,
+                found.bucket,
             )
             recent[found.id] = record
         self.absent.update(id for id in wanted if id not in recent)
@@ -249,15 +257,17 @@ class RequestHandler:
             batch.add_context(part, number, label, policy)
         event, at, version = part.next(), batch.at, experiment.version
         state = new_tuple(DecisionState, (not deferred, at, None, False, None))
-        record = DecisionRecord(event, experiment, number, label, arm, propensity, distribution, state, others, slate)
-        later = 1 if deferred else 0
         position, seen = part.position, part.expected
+        record = DecisionRecord(
+            event, experiment, position, number, label, arm, propensity, distribution, state, others, slate
+        )
+        later = 1 if deferred else 0
         shown = None if slate is None else slate.to_bytes()
         drawn = (number, arm, propensity, seen, version, later, among, distribution)
-        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown), record)
+        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown, None, None, None), record)
         if slate is not None:
             return self._receipt(record, id, label)
-        return new_tuple(Receipt, (id, experiment.arms[arm], propensity, label))
+        return new_tuple(Receipt, (id, experiment.arms[arm], propensity, label, None))
 
     @staticmethod
     def _receipt(record: DecisionRecord, id: str, label: str) -> Receipt | SlateReceipt:
@@ -347,13 +357,14 @@ class RequestHandler:
                 cached = memory.decisions.cached(found.id)
                 record = None if cached is None else cached.of(experiment)
                 if record is None:
-                    arguments = (found.event, experiment, found.context, None, found.arm, found.propensity)
+                    arguments = (found.event, experiment, found.made, found.context, None, found.arm, found.propensity)
                     slate = None if found.slate is None else Slate.from_bytes(found.slate)
                     arrived = None
                     if slate is not None:
                         arrived = questions.rewards_by_slot(memory.store, found.event, slate)
                     state = DecisionState(bool(found.is_active), found.waits_since, None, False, arrived)
-                    record = DecisionRecord(*arguments, found.probabilities, state, None, slate)
+                    source = (found.decided_by, found.features, found.bucket)
+                    record = DecisionRecord(*arguments, found.probabilities, state, None, slate, *source)
                 _settle_overdue(record, batch.state(record), batch)
                 n_settled += 1
         return n_settled

@@ -60,7 +60,7 @@ class Context(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """An arm was drawn."""
+    """An arm was drawn, or another source has told which one it showed."""
 
     event: int
     experiment: int
@@ -77,6 +77,9 @@ class Decided(NamedTuple):
     at: int
     checksum: int | None
     slate: bytes | None
+    decided_by: str | None  # None: the policy
+    features: bytes | None
+    bucket: int | None
 
 
 class Activated(NamedTuple):
@@ -209,6 +212,9 @@ class FoundDecision(NamedTuple):
     source: str
     rewards: bytes | None
     has_late_reward: int
+    decided_by: str | None
+    features: bytes | None
+    bucket: int | None
     slate: Slate | None = None
     arrived: Rewards | None = None  # of a slate, by slot
 
@@ -236,6 +242,9 @@ class FoundRow(NamedTuple):
     late_reward: float | None
     late_rewards: bytes | None
     late_at: int | None
+    decided_by: str | None
+    features: bytes | None
+    bucket: int | None
     slate: Slate | None = None
     arrived: Rewards | None = None  # of a slate, by slot
 
@@ -265,6 +274,10 @@ class OpenDecision(NamedTuple):
     propensity: float
     probabilities: bytes | None
     slate: bytes | None
+    decided_by: str | None
+    features: bytes | None
+    bucket: int | None
+    made: int  # the position of the decision
 
 
 class EventColumns(NamedTuple):

@@ -47,7 +47,7 @@ WITH_LATE: Final = "left join late_reward l on l.decision = d.event"
 WITH_END: Final = "left join slate_reward s on s.decision = d.event and s.remaining = 0"  # of slates
 NO_END: Final = """not (d.slate is not null and exists (select 1 from slate_reward s where s.decision = d.event
     and s.remaining = 0))"""
-OPEN: Final = ", ".join(f"d.{name}" for name in OpenDecision._fields[4:])
+OPEN: Final = ", ".join(f"d.{name}" for name in OpenDecision._fields[4:-1]) + ", d.position"
 SINCE_DECIDED: Final = f"""select d.event, d.at, 1 - d.deferred, d.position, {OPEN}
     from decision d where {{within d}} and not exists (select 1 from reward r where r.decision = d.event)
     and {NO_END} and not (d.deferred = 1 and exists (select 1 from activation a where a.decision = d.event))
@@ -58,7 +58,8 @@ SINCE_ACTIVATED: Final = f"""select a.event, a.at, 1, a.position, {OPEN}
     order by a.event"""
 LOG_ROW: Final = f"""select d.position, d.id, d.at, d.context, {LABEL}, d.arm, d.propensity, d.deferred, a.at,
     r.reward, r.rewards, coalesce(r.source, s.source), coalesce(r.at, s.at), d.available, d.probabilities,
-    d.state_version, d.policy_version, l.reward, l.rewards, l.at, d.slate, d.event
+    d.state_version, d.policy_version, l.reward, l.rewards, l.at, d.decided_by, d.features, d.bucket, d.slate,
+    d.event
     from decision d {WITH_ACTIVATION} {WITH_REWARD} {WITH_END} {WITH_LATE} {WITH_LABEL}"""
 STATES: Final = {  # of decisions that wait; all others have the source that settled them
     "pending": "r.event is null and s.event is null and (d.deferred = 0 or a.event is not null)",
@@ -327,7 +328,7 @@ def find(store: Store, ids: Sequence[str]) -> list[FoundDecision]:
     question = f"""select d.event, d.experiment, d.position, d.id, d.context, c.label, d.arm, d.propensity,
         case when d.deferred = 0 or a.event is not null then 1 else 0 end, coalesce(a.at, d.at), d.probabilities,
         case when r.event is null then 0 else 1 end, r.reward, r.source, r.rewards,
-        case when l.event is null then 0 else 1 end, d.slate
+        case when l.event is null then 0 else 1 end, d.decided_by, d.features, d.bucket, d.slate
         from {{found d}} {WITH_ACTIVATION} {WITH_REWARD} {WITH_LATE} {WITH_LABEL}"""
     wanted = [*dict.fromkeys(ids)]
     found = [FoundDecision(*row) for row in store.rows(question, ids=wanted)] if wanted else []

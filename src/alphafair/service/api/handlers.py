@@ -113,7 +113,7 @@ async def decide_many(service: Service, request: Request, name: str, body: Decis
 
 def _item_of(receipt: Receipt | SlateReceipt) -> DecisionItem:
     if isinstance(receipt, Receipt):
-        return DecisionItem(*receipt)
+        return DecisionItem(**receipt._asdict())
     return DecisionItem(**{**receipt._asdict(), "arms": [*receipt.arms], "propensities": [*receipt.propensities]})
 
 
