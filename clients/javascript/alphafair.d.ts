@@ -1,0 +1,393 @@
+// Made by `python -m alphafair.service.javascript`; do not edit: change core.js or the table of endpoints.
+// Not for browsers: a key in a page is public, and the service sends no CORS headers.
+
+/** The names of experiments. */
+export interface Experiments {
+  experiments: string[];
+}
+
+/** The arguments of `Engine.create`; `settings` are passed to the policy. */
+export interface NewExperiment {
+  /** Letters, digits, dots, dashes and underscores: it is part of a path. */
+  name: string;
+  /** The labels of the arms. */
+  arms: string[];
+  /** The name of a policy. */
+  policy?: string;
+  /** 0: the largest sum of rewards; 1: proportional fairness; the string inf: the largest minimum. */
+  alpha?: number | "inf";
+  /** The group of every arm. */
+  groups?: string[] | GroupsOfArms;
+  /** The smallest and the largest reward. */
+  reward_range?: number[];
+  /** Seconds to wait for a reward. */
+  reward_wait?: number | null;
+  /** The reward of a decision whose waiting time has ended. */
+  default_reward?: number | null;
+  /** Fairness counts per period of so many seconds, or of a duration such as 7d. */
+  period?: number | string;
+  /** When a period starts, in ISO 8601. Default: the creation. */
+  period_start?: string;
+  /** The part of what was earned that counts in the next period. Default: 0.5. */
+  carry?: number;
+  /** Settings of the policy. */
+  settings?: Record<string, boolean | number | string>;
+}
+
+/** The groups to be fair to. Without `labels`, every arm is a group of its own. */
+export interface GroupsOfArms {
+  /** The group of every arm: a list in the order of arms, or an object from arm to group. */
+  labels?: string[] | Record<string, string> | null;
+  /** What each group is entitled to. Default: 1 each. */
+  entitlements?: Record<string, number> | null;
+  /** The least probability: one number for each arm, or one per group. */
+  pull_floor?: number | Record<string, number> | null;
+}
+
+/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. */
+export interface ExperimentAnswer {
+  name: string;
+  policy: string;
+  feedback: "bandit" | "full";
+  alpha: number | "inf" | null;
+  arms: string[];
+  retired_arms: string[];
+  masked_arms: string[];
+  paused: boolean;
+  /** The smallest and the largest reward. */
+  reward_range: number[];
+  reward_wait: number | null;
+  default_reward: number | null;
+  contexts: number;
+  max_contexts: number;
+  decisions: number;
+  rewards: number;
+  defaulted: number;
+  expired: number;
+  lapsed: number;
+  rolled_back: number;
+  pending: number;
+  position: number;
+  pulls: Record<string, number>;
+  cumulative_rewards: Record<string, number>;
+  accounts: Record<string, number>;
+  groups: GroupStatus | null;
+  welfare: number | null;
+  jain_index: number | null;
+  alpha_performance: number | null;
+  period: number | null;
+  period_ends: string | null;
+  carry: number;
+  periods: PeriodStatus[];
+  unhealthy: string | null;
+}
+
+/** The groups of an experiment, by label; None where nothing was set. */
+export interface GroupStatus {
+  labels: Record<string, string> | null;
+  entitlements: Record<string, number> | null;
+  pull_floor: number | Record<string, number> | null;
+}
+
+/** The books of one period: by arm what it earned in the period, by group or arm the accounts of fairness. Arms that were retired before the period are left out, unless a late reward arrived for them. */
+export interface PeriodStatus {
+  number: number;
+  started: string;
+  ended: string | null;
+  first_position: number;
+  last_position: number | null;
+  rewards: Record<string, number>;
+  entry_accounts: Record<string, number>;
+  accounts: Record<string, number>;
+}
+
+/** One change of a running experiment: exactly one field. But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or `new_period`. */
+export interface ChangeRequest {
+  /** 0: the largest sum of rewards; 1: proportional fairness; the string inf: the largest minimum. */
+  alpha?: number | "inf";
+  /** Add this arm. */
+  add_arm?: string;
+  /** The group of the added arm. */
+  group?: string;
+  /** What a new group is entitled to. */
+  entitlement?: number;
+  /** Never draw this arm again. */
+  retire_arm?: string;
+  /** Do not draw this arm until it is unmasked. */
+  mask_arm?: string;
+  /** Draw this arm again. */
+  unmask_arm?: string;
+  /** Reject decisions, or accept them again. */
+  paused?: boolean;
+  /** Forget what was learned after this position of the event log. */
+  rollback?: number;
+  /** True: start a period now. */
+  new_period?: boolean;
+  /** Later periods, in seconds or as 7d. null: they end by new_period alone. */
+  period?: number | string | null;
+  /** When a period starts, in ISO 8601. Default: as before if the length stays, else now. */
+  period_start?: string;
+  /** The carry of later periods, or of this new_period. */
+  carry?: number;
+}
+
+/** The query of a request that erases a context. */
+export interface ContextQuery {
+  /** The context to erase. */
+  label: string;
+}
+
+/** All changes, oldest first. */
+export interface History {
+  items: ChangeItem[];
+}
+
+/** A change of an experiment; `by` is null if it was not recorded. */
+export interface ChangeItem {
+  position: number;
+  at: string;
+  kind: string;
+  by: string | null;
+  details: Record<string, unknown>;
+}
+
+/** The query of a request for a log. */
+export interface LogQuery {
+  /** The file format. */
+  format?: "csv" | "jsonl" | "parquet";
+}
+
+/** A decision to make: the context, and which arms can be drawn. */
+export interface DecisionRequest {
+  /** Who or what it is for. */
+  context: string;
+  /** Your own id: the same id again returns the same decision. */
+  id?: string | null;
+  /** The arms that can be drawn now. Default: all. */
+  available?: string[] | null;
+  /** The decision counts only after it is activated. */
+  deferred?: boolean;
+  /** Show so many different arms. Left out: one arm, as `arm`. */
+  k?: number | null;
+}
+
+/** The arm, and its probability. `source` is left out where the policy drew it; else it is who decided. */
+export interface Receipt {
+  id: string;
+  arm: string;
+  propensity: number | null;
+  context: string;
+  source?: string | null;
+}
+
+/** The arms that are shown, in the order of slots, and the probability of each to be among them. */
+export interface SlateReceipt {
+  id: string;
+  arms: string[];
+  propensities: number[];
+  context: string;
+}
+
+/** The reward of a decision. */
+export interface RewardRequest {
+  /** The id of the decision. */
+  id: string;
+  /** A number; under full information, one for every arm; of a slate, some or all of its arms. */
+  reward: number | Record<string, number>;
+}
+
+/** What became of a reward or an activation. */
+export interface Outcome {
+  outcome: "activated" | "applied" | "conflict" | "expired" | "repeated" | "rolled_back" | "unknown";
+}
+
+/** A deferred decision that was carried out. */
+export interface ActivationRequest {
+  /** The id of the decision. */
+  id: string;
+}
+
+/** Decisions, made in this order. */
+export interface DecisionBatch {
+  items: DecisionRequest[];
+}
+
+/** One answer per item, in order. */
+export interface DecisionAnswers {
+  items: DecisionItem[];
+}
+
+/** The fields of a receipt, of one arm or of several, or an error. */
+export interface DecisionItem {
+  id?: string | null;
+  arm?: string | null;
+  propensity?: number | null;
+  context?: string | null;
+  arms?: string[] | null;
+  propensities?: number[] | null;
+  source?: string | null;
+  error?: Problem | null;
+}
+
+/** What went wrong, with which argument, and how to repair it. */
+export interface Problem {
+  code: string;
+  message: string;
+  argument?: string | null;
+  repair?: string | null;
+}
+
+/** Rewards, applied in this order. */
+export interface RewardBatch {
+  items: RewardRequest[];
+}
+
+/** One answer per item, in order. */
+export interface RewardAnswers {
+  items: RewardItem[];
+}
+
+/** An outcome, an error, or both. */
+export interface RewardItem {
+  outcome?: "activated" | "applied" | "conflict" | "expired" | "repeated" | "rolled_back" | "unknown" | null;
+  error?: Problem | null;
+}
+
+/** A key to create: its role, its owner, and optional limits. */
+export interface NewKey {
+  role: "admin" | "log" | "metrics" | "read" | "write";
+  /** The key's owner. */
+  name: string;
+  /** Default: all. */
+  experiments?: string[] | null;
+  /** Seconds. Default: until it is revoked. */
+  expires_in?: number | null;
+}
+
+/** A new key. It is not shown again. */
+export interface CreatedKey {
+  id: string;
+  key: string;
+}
+
+/** All keys, valid or not. */
+export interface Keys {
+  items: KeyAnswer[];
+}
+
+/** A key without its secret. A time is null if the event has not happened or never will. */
+export interface KeyAnswer {
+  id: string;
+  name: string;
+  role: "admin" | "log" | "metrics" | "read" | "write";
+  experiments: string[] | null;
+  valid: boolean;
+  created_at: string;
+  created_by: string | null;
+  expires_at: string | null;
+  revoked_at: string | null;
+  revoked_by: string | null;
+}
+
+/** How long the old key stays valid beside the new one. */
+export interface Rotation {
+  /** Seconds. */
+  grace?: number;
+}
+
+/** The process answers. */
+export interface Health {
+  status: "ok";
+  version: string;
+}
+
+/** Whether decisions are made now. Callers with a key also get the reason and the state of the clock. `unhealthy` maps experiments whose policies fail, or that cannot be described, to the reason; the others are served. */
+export interface Readiness {
+  ready: boolean;
+  reason?: string | null;
+  clock_behind_seconds?: number | null;
+  unhealthy?: Record<string, string>;
+}
+
+/** The service, or a proxy, rejects a call; `code`, `argument` and `repair` are the service's own. */
+export class ServiceError extends Error {
+  constructor(status: number, code: string, message: string, argument?: string | null, repair?: string | null);
+  readonly status: number;
+  readonly code: string;
+  readonly argument: string | null;
+  readonly repair: string | null;
+}
+
+/** There was no answer in time. */
+export class ConnectionError extends Error {}
+
+export interface ClientOptions {
+  key?: string;
+  /** Milliseconds of a call with all its attempts: 5000 unless given. */
+  timeout?: number;
+  /** Milliseconds of `decide`; by default `timeout`. */
+  decideTimeout?: number;
+  /** How often a request is sent again, at most: 8 unless given. */
+  retries?: number;
+  /** An arm, or what returns one, for decisions while nobody answers. */
+  fallback?: string | ((experiment: string, context: string, available?: string[] | null) => string);
+}
+
+export interface CallOptions {
+  /** Milliseconds of this call. */
+  timeout?: number;
+}
+
+export class Client {
+  /** By default http://127.0.0.1:8000. */
+  constructor(url?: string | URL, options?: ClientOptions);
+  /** How many decisions, rewards and activations wait until somebody answers. */
+  readonly queued: number;
+  /** How many were dropped: refused by the service, or too old for the queue. */
+  readonly dropped: number;
+  /** Send what is queued, for at most so many milliseconds; true if nothing is left. */
+  flush(timeout?: number): Promise<boolean>;
+  /** Send what is queued for up to a second; later calls fail. */
+  close(): Promise<void>;
+  /** List the names of the experiments that the key may see. */
+  experiments(options?: CallOptions): Promise<Experiments>;
+  /** Create an experiment; the key must not be limited. */
+  create(body: NewExperiment, options?: CallOptions): Promise<ExperimentAnswer>;
+  /** Show the current state of an experiment. */
+  experiment(name: string, options?: CallOptions): Promise<ExperimentAnswer>;
+  /** Change a running experiment: exactly one change per request. */
+  change(name: string, body: ChangeRequest, options?: CallOptions): Promise<ExperimentAnswer>;
+  /** Erase a context's label and the ids of its decisions permanently; the numbers stay. */
+  erase(name: string, query: ContextQuery, options?: CallOptions): Promise<ExperimentAnswer>;
+  /** List every change of an experiment: when, what, and by which key. */
+  history(name: string, options?: CallOptions): Promise<History>;
+  /** Download the log: context, arm, propensity and reward of every decision. One download per key, two in all. */
+  log(name: string, query: LogQuery, options?: CallOptions): Promise<Response>;
+  /** Draw an arm for a context, or `k` of them. The same id again returns the same decision. */
+  decide(name: string, body: DecisionRequest & { k?: null }, options?: CallOptions): Promise<Receipt>;
+  decide(name: string, body: DecisionRequest & { k: number }, options?: CallOptions): Promise<SlateReceipt>;
+  /** Report the reward of a decision. The same reward again has no effect; another one is a conflict. */
+  reward(name: string, body: RewardRequest, options?: CallOptions): Promise<Outcome>;
+  /** Report that a deferred decision was carried out: from then on it counts. */
+  activate(name: string, body: ActivationRequest, options?: CallOptions): Promise<Outcome>;
+  /** Make up to 1,000 decisions: one answer per item, in order. An item with an error does not affect the others. */
+  decideMany(name: string, body: DecisionBatch, options?: CallOptions): Promise<DecisionAnswers>;
+  /** Report up to 1,000 rewards: one answer per item, in order. */
+  rewardMany(name: string, body: RewardBatch, options?: CallOptions): Promise<RewardAnswers>;
+  /** Create a key. Only this answer shows it. The first one must be an admin key without limits. */
+  createKey(body: NewKey, options?: CallOptions): Promise<CreatedKey>;
+  /** List all keys without their secrets. */
+  listKeys(options?: CallOptions): Promise<Keys>;
+  /** Replace a key by a new one of the same name, role and limits; the old one expires after `grace` seconds. */
+  rotateKey(id: string, body: Rotation, options?: CallOptions): Promise<CreatedKey>;
+  /** Revoke a key. */
+  revokeKey(id: string, options?: CallOptions): Promise<KeyAnswer>;
+  /** Report that the process is running. */
+  health(options?: CallOptions): Promise<Health>;
+  /** Report whether decisions are made now; with a key, also why not. */
+  ready(options?: CallOptions): Promise<Readiness>;
+  /** Show counts and times for Prometheus. */
+  prometheus(options?: CallOptions): Promise<Response>;
+  /** Describe the routes for programs. */
+  openapi(options?: CallOptions): Promise<Record<string, unknown>>;
+}
