@@ -31,7 +31,19 @@ LEARNED = {
     "trust",
     "learns_from_others",
 }
-DOES = {"probabilities", "choose", "update", "expect", "forgo", "observe", "grow", "retire", "set_alpha", "new_period"}
+DOES = {
+    "probabilities",
+    "choose",
+    "update",
+    "expect",
+    "forgo",
+    "observe",
+    "grow",
+    "retire",
+    "set_alpha",
+    "set_groups",
+    "new_period",
+}
 KEEPS = {"snapshot", "restore", "fresh"}
 OF_ITS_CLASS = {"traits", "algorithm", "welfare_algorithm"}
 RUNS_IT = {"stepper"}

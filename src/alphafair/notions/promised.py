@@ -315,6 +315,13 @@ class Promised(PlainPolicy):
             self.inside = self._settings_inside()
             self.settings = {**self.settings, "inside": self.inside}
 
+    def set_groups(self, groups: Groups | Labels | None) -> None:
+        """Change the groups of the policy inside."""
+        with self._lock:
+            self._inside.set_groups(groups)
+            self.settings = {name: value for name, value in self.settings.items() if name != "groups"}
+            self.settings = self._settings_for(self.n_contexts)
+
     def new_period(self, carry: float = 0.5) -> None:
         """Start a period of the policy inside; promises go on."""
         with self._lock:

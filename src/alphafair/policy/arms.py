@@ -1,4 +1,4 @@
-"""Changes of what was learned while a policy runs: arms that come and go, alpha, and periods.
+"""Changes of what was learned while a policy runs: arms that come and go, groups, alpha, and periods.
 
 Every function changes a `LearnedState`. `settings` are the settings of the policy as numbers, after the change.
 """
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from alphafair.math.utility import ACCOUNT
 from alphafair.policy.algorithm import Algorithm
+from alphafair.policy.group_accounts import Books, GroupAccounts
 from alphafair.policy.memory import LearnedState
 from alphafair.values.arrays import Vector
 
@@ -45,6 +46,25 @@ def change(learned: LearnedState, kept: NDArray[np.int64], entries: Vector, sett
         groups.project(learned.memory)
     if learned.regressors is not None:
         learned.regressors.change_arms(kept, len(entries))
+
+
+def set_groups(learned: LearnedState, groups: GroupAccounts, settings: Mapping[str, Any]) -> None:
+    """Continue with other groups, entitlements and floors, from the accounts that these have."""
+    algorithm, before = learned.algorithm, learned.groups
+    if algorithm.before_arms_change is not None:
+        algorithm.before_arms_change(learned.memory)
+    books = Books.of(learned).regrouped(groups.groups)
+    changed = before is None or before.pooled != groups.pooled
+    learned.groups, groups.live_groups = groups, groups.groups.among(learned.live_arms)
+    if changed:
+        learned.pool_accounts()
+    learned.memory = learned.with_settings(learned.memory, settings, learned.n_arms)
+    books.write(learned)
+    groups.reopen(learned.memory, np.arange(len(learned.live_arms)))
+    groups.project(learned.memory)
+    if algorithm.alpha_changed is not None:  # the objective has changed as by another alpha
+        algorithm.alpha_changed(learned.memory)
+    learned.version += 1
 
 
 def set_alpha(learned: LearnedState, algorithm: Algorithm, settings: Mapping[str, Any], *, crosses_one: bool) -> None:

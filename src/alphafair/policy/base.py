@@ -600,6 +600,29 @@ class BasePolicy(Policy):
             arms.set_alpha(self._learned, self._own_algorithm(), self._numbers(), crosses_one=crosses_one)
             self._make_stepper()
 
+    def set_groups(self, groups: Groups | Labels | None) -> None:
+        """Change groups, entitlements and floors; `groups` has the labels of all arms, retired ones included.
+
+        What was learned about rewards stays. An arm that changes its group takes with it what it has earned in this
+        period, and what it brought into the group before; what the group carried over stays with it, and goes with its
+        last arm. A new group opens at 1 plus what its arms bring. Without labels every arm is its own group. With other
+        entitlements s, R stays and R/s changes. So changing back gives the same accounts.
+
+        After the change certificates cover only later rounds, as after `set_alpha`, against policies that keep the new
+        floors.
+        """
+        if self._learned.groups is None:
+            repair = "Use AlphaFair, AlphaFairBandit or AlphaFairAdaptive."
+            raise InvalidArgument("groups", f"left as they are: {self.name} does not support groups", groups, repair)
+        with self._lock, np.errstate(all="ignore"):
+            known = Groups.of(groups).for_arms(self.n_arms, n_live=len(self._learned.live_arms))
+            accounts = GroupAccounts(known, self._own_algorithm())
+            arms.set_groups(self._learned, accounts, self._numbers())
+            arguments = known.settings()
+            kept = {name: value for name, value in self.settings.items() if name != "groups"}
+            self.settings = {**kept, "groups": arguments} if arguments else kept
+            self._make_stepper()
+
     def new_period(self, carry: float = 0.5) -> None:
         """Start a period: every account R becomes 1 + carry (R - 1), and fairness counts from there.
 

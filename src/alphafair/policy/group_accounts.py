@@ -5,7 +5,8 @@ An account is stored as rho = R_G/s_G in the column of every live arm of the gro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,3 +169,84 @@ class GroupAccounts:
         lasting = (kept[has_live] == 0.0).all() and (kept[~has_live] >= 1.0 - 1e-9).all()
         if not alike or not lasting or (rho * live.entitlements[live.of_arms] < 1.0 - 1e-9).any():
             raise InvalidArgument("state.arrays", "accounts of groups, at least 1", kept, DAMAGED)
+
+
+@dataclass(frozen=True, eq=False)
+class Books:
+    """The accounts of groups and what arms have brought into them, to be divided among other groups.
+
+    With E the account of a group at the start of the period, or when it entered, R - E is what its arms earned since.
+    `own` is 1 plus what an arm has earned and brought along, `own_entry` without what it earned. So a group has
+
+        R = 1 + u + sum over its arms of (own - 1)        E = 1 + u + sum over its arms of (own_entry - 1)
+
+    where u >= 0 was carried over by the group, or given to it when it entered.
+    """
+
+    groups: ArmGroups
+    accounts: Vector  # R by group
+    entry: Vector  # E by group
+    own: Vector  # by arm
+    own_entry: Vector
+
+    @classmethod
+    def of(cls, learned: LearnedState) -> Self:
+        """Return the books of a policy. Without labels every arm is a group, whose account is its own."""
+        if learned.groups is None:
+            raise ValueError("a policy without accounts of groups")
+        groups, own, own_entry = learned.groups.groups, learned.accounts_of_all[0], learned.entry_accounts[0]
+        if not learned.pooled:
+            return cls(groups, own, own_entry, own, own_entry)
+        accounts, entry = learned.groups.accounts(learned), learned.group_entry
+        return cls(groups, accounts, entry, own, own_entry) if groups.named else cls(groups, *[accounts, entry] * 2)
+
+    def regrouped(self, groups: ArmGroups) -> Self:
+        """Return the books of other groups.
+
+        An arm that moves takes with it what it has earned and brought along. A group keeps what it carried over as long
+        as it has arms; with the last ones that goes along too, in equal parts. So no reward is lost, and going back
+        gives the same accounts.
+        """
+        own, own_entry = self._when_alone(groups)
+        if not groups.named:
+            return type(self)(groups, own, own_entry, own, own_entry)
+        before = {label: g for g, label in enumerate(self.groups.labels)} if self.groups.named else {}
+        accounts, entry = np.ones(groups.n_groups), np.ones(groups.n_groups)
+        for g, label in enumerate(groups.labels):
+            here = groups.of_arms == g
+            old = before.get(label)
+            there = np.zeros_like(here) if old is None else self.groups.of_arms == old
+            if old is not None:
+                accounts[g], entry[g] = self.accounts[old], self.entry[old]
+            for which, sign in ((here & ~there, 1.0), (there & ~here, -1.0)):
+                accounts[g] += sign * (own[which] - 1.0).sum()
+                entry[g] += sign * (own_entry[which] - 1.0).sum()
+        entry = np.maximum(1.0, entry)
+        return type(self)(groups, np.maximum(entry, accounts), entry, own, own_entry)
+
+    def _when_alone(self, groups: ArmGroups) -> tuple[Vector, Vector]:
+        """Return `own` and `own_entry` after groups that end have given their arms what they carried over."""
+        of_arms = self.groups.of_arms
+        if not self.groups.named:
+            return self.own, self.own_entry
+        brought = np.bincount(of_arms, self.own_entry - 1.0, self.groups.n_groups)
+        carried = np.maximum(0.0, self.entry - 1.0 - brought) / np.bincount(of_arms)
+        if groups.named:
+            carried[[label in groups.labels for label in self.groups.labels]] = 0.0
+        return self.own + carried[of_arms], self.own_entry + carried[of_arms]
+
+    def write(self, learned: LearnedState) -> None:
+        """Set the accounts of a policy, whose groups are already these."""
+        groups, live, pooled = self.groups, learned.live_arms, learned.pooled
+        has_live = np.isin(np.arange(groups.n_groups), groups.of_arms[live])
+        learned.memory.arms[ACCOUNT.account] = (self.accounts / (groups.entitlements if pooled else 1.0))[
+            groups.of_arms[live]
+        ]
+        learned.accounts[0] = self.own[live]
+        learned.retired_accounts[0] = np.where(learned.live, 0.0, self.own)
+        learned.entry_accounts[0] = self.own_entry
+        learned.group_accounts, learned.group_entry = np.zeros(0), np.zeros(0)
+        if not groups.is_default:
+            kept = self.accounts if pooled else np.ones(groups.n_groups)
+            learned.group_accounts = np.where(has_live, 0.0, kept)
+            learned.group_entry = self.entry.copy() if pooled else np.ones(groups.n_groups)

@@ -144,7 +144,7 @@ class LearnedState:
         self.live, self.live_arms, self.all_live = live, np.flatnonzero(live), bool(live.all())
         if groups is not None:
             groups.live_groups = groups.groups.among(self.live_arms)
-        self.accounts_in = self.layout.only_with_groups if self.pooled else algorithm.accounts
+        self.accounts_in = self._accounts_row
         self.memory = self.blank(n_contexts, settings, n_ever=len(live))
         self._storage = self.memory.context_scalars, self.memory.contexts
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
@@ -183,6 +183,10 @@ class LearnedState:
     def pooled(self) -> bool:
         """Whether accounts are those of groups, or of arms with entitlements."""
         return self.groups is not None and self.groups.pooled
+
+    @property
+    def _accounts_row(self) -> str | None:
+        return self.layout.only_with_groups if self.pooled else self.algorithm.accounts
 
     @property
     def layout(self) -> Layout:
@@ -285,6 +289,13 @@ class LearnedState:
         )
         self._storage = self.memory.context_scalars, self.memory.contexts
         self.version += 1
+
+    def pool_accounts(self) -> None:
+        """Add or drop the row of the arms' own rewards, after groups came or went."""
+        rows = self.layout.blank(1, self.memory.arms.shape[1], pooled=self.pooled).arms
+        n_kept = min(len(rows), len(self.memory.arms))
+        rows[:n_kept] = self.memory.arms[:n_kept]
+        self.memory, self.accounts_in = self.memory._replace(arms=rows), self._accounts_row
 
     def note_entries(self, n_kept: int) -> None:
         """Record the current accounts of live arms after the first `n_kept`, which are new, as their entry accounts."""
