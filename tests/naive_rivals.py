@@ -5,6 +5,8 @@ Each keeps the log of its rewards and recomputes everything from it in every rou
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from scipy import integrate, stats
 
@@ -46,6 +48,14 @@ def best(scores: Vector) -> Vector:
     return np.asarray(chosen / chosen.sum())
 
 
+def among_best(scores: Vector, k: int) -> Vector:
+    """1 for the k largest; those that tie for the last places share them."""
+    least = np.sort(scores)[-k]
+    at = np.isclose(scores, least, rtol=1e-9, atol=0.0)
+    above = (scores > least) & ~at
+    return np.asarray(above + at * (k - above.sum()) / at.sum())
+
+
 class FairEpsilonGreedy(Scored):
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, epsilon: float, prior: float) -> None:
         super().__init__(n_contexts, n_arms, alpha=alpha)
@@ -55,6 +65,10 @@ class FairEpsilonGreedy(Scored):
         scores = self.weights * self.means(context, self.prior)
         return self.epsilon / self.n_arms + (1 - self.epsilon) * best(scores)
 
+    def inclusion(self, context: int, k: int) -> Vector:
+        scores = self.weights * self.means(context, self.prior)
+        return self.epsilon * k / self.n_arms + (1 - self.epsilon) * among_best(scores, k)
+
 
 class FairUCB(Scored):
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float, width: float, discount: float = 1.0) -> None:
@@ -62,6 +76,12 @@ class FairUCB(Scored):
         self.width, self.discount = width, discount
 
     def probabilities(self, context: int) -> Vector:
+        return best(self.scores(context))
+
+    def inclusion(self, context: int, k: int) -> Vector:
+        return among_best(self.scores(context), k)
+
+    def scores(self, context: int) -> Vector:
         """A reward counts discount^age, the last one of the context as it stood when it was added."""
         now, bounds = len(self.log), np.ones(self.n_arms)
         age = [self.discount ** (now - t) for t in range(now)]  # the reward of round t
@@ -72,7 +92,7 @@ class FairUCB(Scored):
                 count = sum(weight for weight, _ in mine)
                 mean = sum(weight * r for weight, r in mine) / count
                 bounds[i] = min(1.0, mean + self.width * np.sqrt(np.log(1 + horizon) / count))
-        return best(self.weights * bounds)
+        return np.asarray(self.weights * bounds)
 
 
 class FairThompson(Scored):
@@ -95,6 +115,40 @@ class FairThompson(Scored):
             found.append(float((np.diff(below[:, i]) * (rest[1:] + rest[:-1]) / 2).sum()))
         found = [p if v[i] + 3.5 * s[i] >= low else 0.0 for i, p in enumerate(found)]
         return np.array(found) / sum(found)
+
+    def inclusion(self, context: int, k: int) -> Vector:
+        """The trapezoidal rule on 32 cells between the k-th largest ends, and what is above them."""
+        if k == self.n_arms:
+            return np.ones(k)
+        v, s = self.laws(context)
+        low, high = (np.sort(ends)[-k] for ends in (v - 3.5 * s, v + 3.5 * s))
+        below = stats.norm.cdf(np.linspace(low, high, 33)[:, None], v, s)
+        found = []
+        for i in range(self.n_arms):
+            rest = fewer_above(np.delete(below, i, axis=1), k)
+            within = (np.diff(below[:, i]) * (rest[1:] + rest[:-1]) / 2).sum()
+            found.append(min(1.0, float(within + 1 - below[-1, i])))
+        p, n = np.array(found), self.n_arms
+        return p * k / p.sum() if p.sum() > k else 1 - (1 - p) * (n - k) / (n - p.sum())
+
+
+def fewer_above(below: Vector, k: int) -> Vector:
+    """The probability that fewer than k numbers are above, from the probabilities (..., n) that each is below."""
+    n, found = below.shape[-1], np.zeros(below.shape[:-1])
+    for m in range(k):
+        for above in combinations(range(n), m):
+            found += np.where(np.isin(np.arange(n), above), 1 - below, below).prod(axis=-1)
+    return found
+
+
+def among_largest_normals(v: Vector, s: Vector, k: int) -> Vector:
+    """The probability that each is among the k largest, by adaptive quadrature."""
+
+    def density(x: float, i: int) -> float:
+        return float(stats.norm.pdf(x, v[i], s[i]) * fewer_above(np.delete(stats.norm.cdf(x, v, s), i), k))
+
+    ends = [(v[i] - 8 * s[i], v[i] + 8 * s[i]) for i in range(len(v))]
+    return np.array([integrate.quad(density, *ends[i], args=(i,), limit=100)[0] for i in range(len(v))])
 
 
 def largest_of_normals(v: Vector, s: Vector) -> Vector:

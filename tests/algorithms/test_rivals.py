@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from alphafair import InvalidArgument, Stream, simulate, streams
+from alphafair import AlphaFairAdaptive, InvalidArgument, Stream, simulate, streams
 from alphafair.algorithms import POLICIES
 from alphafair.checks import run_checks
 from alphafair.lab.rivals import (
@@ -24,8 +24,9 @@ from alphafair.lab.rivals import (
     FairThompson,
     FairUCB,
 )
-from alphafair.lab.rivals.thompson import W, largest, normal_below
-from tests import naive, naive_rivals
+from alphafair.lab.rivals.one_by_one import AdaptiveOneByOne, simulate_one_by_one
+from alphafair.lab.rivals.thompson import W, among_largest, largest, normal_below
+from tests import naive, naive_adaptive, naive_rivals
 
 ORACLES: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "epsilon": (FairEpsilonGreedy, naive_rivals.FairEpsilonGreedy, {"epsilon": 0.1, "prior": 3.0}),
@@ -99,6 +100,62 @@ def test_thompson_probabilities_are_those_of_the_largest_normal(seed: int) -> No
     largest(v, s, work, out)
     np.testing.assert_allclose(out, naive_rivals.largest_of_normals(v, s), atol=4e-3)
     assert out.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("name", ORACLES)
+def test_slates_of_rivals_match_the_naive_loop(name: str, alpha: float) -> None:
+    """Probabilities of inclusion of one to four arms, after rewards of any number of arms."""
+    kind, oracle, settings = ORACLES[name]
+    policy, slow = kind(3, 4, alpha=alpha, **settings, seed=2), oracle(3, 4, alpha=alpha, **settings)
+    stream, k = rounds(80), np.random.default_rng(3).integers(2, 5, 80).tolist()
+    for t, context in enumerate(stream.contexts.tolist()):
+        decision = policy.choose(context, k=k[t])
+        np.testing.assert_allclose(decision.probabilities, slow.inclusion(context, k[t]), rtol=2e-5, atol=1e-6)
+        given = stream.rewards(t)[list(decision.arms)].tolist()
+        policy.update(decision, given)
+        for arm, p, reward in zip(decision.arms, decision.propensities, given, strict=True):
+            slow.learn(context, arm, p, decision.probabilities, reward)
+    assert (policy.cumulative_rewards > 0.0).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_thompson_slates_hold_the_largest_normals(k: int) -> None:
+    rng = np.random.default_rng(k)
+    v, s = rng.random(5), rng.uniform(0.05, 0.5, 5)
+    out = np.zeros(5)
+    among_largest(v, s, k, np.zeros((W.size, 5)), out)
+    np.testing.assert_allclose(out, naive_rivals.among_largest_normals(v, s, k), atol=4e-3)
+    assert out.sum() == pytest.approx(k, abs=1e-12)
+    assert out.max() <= 1.0
+
+
+def test_slates_drawn_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws without replacement, each learned with its conditional probability, by the naive policy of single arms."""
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+    stream, k = rounds(25), 2
+    trace = simulate_one_by_one(AdaptiveOneByOne(3, 4, alpha=0.5), stream, k, seed=3)
+    slow, rng = naive_adaptive.AlphaFairAdaptive(3, 4, alpha=0.5), np.random.default_rng(3)
+    earned, pulls = np.ones(4), np.zeros(4)
+    for t, context in enumerate(stream.contexts.tolist()):
+        left, drawn, p = np.ones(4), [], slow.probabilities(context)
+        for _ in range(k):
+            conditional = left * p / (left * p).sum()
+            arm = naive.draw(conditional, rng.random())
+            drawn.append((arm, float(conditional[arm]), conditional))
+            left[arm] = 0.0
+        for arm, propensity, conditional in drawn:
+            reward = float(stream.rewards(t)[arm])
+            slow.learn(context, arm, propensity, conditional, reward)
+            earned[arm] += reward
+            pulls[arm] += 1
+    np.testing.assert_allclose(trace.final, earned, rtol=1e-9)
+    assert trace.pulls.tolist() == pulls.tolist()
+    single = simulate_one_by_one(AdaptiveOneByOne(3, 4, alpha=0.5), stream, 1, seed=3)
+    assert single.final.tolist() == simulate(AlphaFairAdaptive(3, 4, alpha=0.5), stream, seed=3).final.tolist()
+    assert AdaptiveOneByOne(3, 4, alpha=0.5).fresh().alpha == 0.5
+    with pytest.raises(InvalidArgument, match="k must be left out: adaptive-one-by-one shows one arm"):
+        AdaptiveOneByOne(3, 4).choose(0, k=2)
 
 
 def test_discounted_ucb_follows_a_change() -> None:

@@ -19,15 +19,16 @@ from rich.console import Console
 from scipy import stats
 from typer.testing import CliRunner
 
-from alphafair import streams
+from alphafair import offline_optimum, simulate, streams
 from alphafair.algorithms import POLICIES
 from alphafair.cli import app
 from alphafair.cli.arena import _print_shares
-from alphafair.lab import arena, captions, charts, paper
+from alphafair.lab import arena, captions, charts, paper, runner
 from alphafair.lab.plan import Contender, Experiment, Generated, Plan, settings_by_policy
 from alphafair.lab.report import shares_table
 from alphafair.lab.results import ArenaResults, Score, plain
 from alphafair.lab.rivals import TUNABLE
+from alphafair.lab.rivals.one_by_one import simulate_one_by_one
 from alphafair.lab.runner import Run, run_plan
 from alphafair.values import Adversary, Feedback, Stream
 from tests import naive, naive_adaptive, naive_adversaries
@@ -89,6 +90,57 @@ def test_every_policy_is_in_every_scenario(results: ArenaResults) -> None:
             scores = [score for score in match.scores if score.alpha == alpha]
             assert {(score.policy, score.feedback) for score in scores} == kinds
             assert len(scores) == len(kinds)
+
+
+def test_every_decision_shows_a_slate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`alphafair arena --k 3` on one scenario: a policy of slates, one that draws one by one, a rival, uniform play."""
+    (plan,) = (each for each in arena.slate_scenarios(3) if each.name == "arena-short-3")
+    contenders = (arena.ADAPTIVE, arena.ONE_BY_ONE, arena.ADAPTIVE_FULL, paper.UNIFORM)
+    rounds = Generated("stationary", (("n_rounds", 150), ("n_contexts", 2), ("n_arms", 10)))
+    plan = replace(plan, rounds=rounds, contenders=contenders, tuned=arena.SLATE_TUNED[6:8], alphas=(0.5,), n_seeds=2)
+    monkeypatch.setattr(arena, "slate_scenarios", lambda k: Plan((plan,)))
+    monkeypatch.setattr(runner, "compile_plan", lambda *given, **options: None)
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+    options = ["--k", "3", "--workers", "1", "--output", str(tmp_path)]
+    answer = CliRunner().invoke(app, ["arena", *options], env={"COLUMNS": "160"})
+    assert answer.exit_code == 0, answer.output
+    assert "of slates of 3" in answer.stdout
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "alphafair arena --k 3" in page
+    assert ", 3 arms in every decision" in page
+    assert "Against adversaries" not in page
+    stream, table = plan.rounds.make(1), tables(tmp_path, plan)[1]  # type: ignore[union-attr]
+    assert isinstance(stream, Stream)
+    totals = naive.context_reward_totals(stream.contexts.tolist(), stream.reward_table[stream.items], 2)
+    best = offline_optimum(totals, 0.5, k=3)
+    for contender in plan.players:
+        mine = row(table, contender, 0.5)
+        np.testing.assert_allclose(mine["uniform"], 1 + 3 * totals.sum(axis=0) / 10)
+        assert mine["optimum"] == best.value
+        policy = contender.make(stream, 0.5)
+        if contender is arena.ONE_BY_ONE:
+            played = simulate_one_by_one(policy, stream, 3, seed=1)
+        else:
+            played = simulate(policy, stream, seed=1, k=3)
+        assert mine["accounts"].tolist() == played.final.tolist()
+    (match,) = as_value(ArenaResults, json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))).matches
+    shares = {(score.label, score.feedback): score.gap_closed.value for score in match.scores}
+    assert shares["adaptive", "bandit"] > shares["drawn one by one", "bandit"]
+    assert shares["uniform", "full"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_plan_of_slates() -> None:
+    plan = arena.slate_scenarios(5)
+    assert {each.k for each in plan} == {each.k for each in plan.smoke()} == {5}
+    assert [each.n_seeds for each in plan] == [40, 12, 12, 12, 12, 24, 12]
+    assert {policy for each in plan for policy in settings_by_policy(each.tuned)} == {
+        "fair-epsilon-greedy",
+        "fair-ucb",
+        "fair-thompson",
+    }
+    answer = CliRunner().invoke(app, ["arena", "--k", "0"])
+    assert answer.exit_code != 0
+    assert "--k must be an integer of at least 1; got 0" in answer.output
 
 
 def test_the_full_plan() -> None:

@@ -38,6 +38,12 @@ def command(
             metavar="N", help="Seeds per scenario, 0 to N - 1; default: 20, for short runs 100, with many arms 10."
         ),
     ] = None,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k", metavar="N", help="Show N arms in every decision, in seven scenarios with rivals of slates."
+        ),
+    ] = None,
     workers: Workers = None,
     dask: Dask = None,
     insecure: Insecure = False,
@@ -49,7 +55,8 @@ def command(
     """Compare all policies in all scenarios: how much of the gap to the optimum each closes.
 
     Scenarios are ratings, stationary and changing rewards, short runs, many arms, clicks, purchases, heavy tails, tiny
-    and late rewards, rounds with features, and adversaries that see the distribution. The gap is that between uniform
+    and late rewards, rounds with features, and adversaries that see the distribution; with --k seven of them, in which
+    policies of single arms draw a slate one by one. The gap is that between uniform
     play and the optimum. Rivals with settings are shown with the best of them, tuned in hindsight. Results are saved as
     they are computed: an interrupted run continues where it stopped, and a second run reuses everything.
     """
@@ -58,9 +65,13 @@ def command(
 
     if seeds is not None:
         validate.integer("--seeds", seeds, low=1)
-    words = ["alphafair", "arena", *(["--seeds", str(seeds)] if seeds else []), *(["--smoke"] if smoke else [])]
+    if k is not None:
+        validate.integer("--k", k, low=1)
+    chosen = {"--seeds": seeds, "--k": k}
+    words = [word for name, number in chosen.items() if number is not None for word in (name, str(number))]
+    words = ["alphafair", "arena", *words, *(["--smoke"] if smoke else [])]
     with chosen_executor(workers, dask, insecure) as executor:
-        make = partial(write_arena, smoke=smoke, n_seeds=seeds, executor=executor)
+        make = partial(write_arena, smoke=smoke, n_seeds=seeds, k=k, executor=executor)
         make_page(make, _print_shares, output, words, show)
 
 
@@ -131,9 +142,13 @@ def _print_shares(console: Console, results: ArenaResults) -> None:
             table.add_row(match.title, f"{match.bound:.3f}", *(ratio_text(each) for each in ratios if each))
         console.print(table)
         console.print()
+    slates = "" if results.k is None else f", of slates of {results.k}"
     console.print(
-        f"0 is uniform play, 100 the best fixed policy in hindsight; {PLUS_MINUS} half of a 95% interval over seeds."
+        f"0 is uniform play, 100 the best fixed policy in hindsight{slates}; "
+        f"{PLUS_MINUS} half of a 95% interval over seeds."
     )
+    if results.k is not None:
+        return
     if with_features:
         console.print("On rounds with features 100 is the policy that knows every mean.")
     else:

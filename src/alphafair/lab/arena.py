@@ -154,6 +154,50 @@ DYING_SCENARIOS = Plan(  # the lengths of the phases depend on alpha, so each al
         for alpha in STEEP_ALPHAS
     )
 )
+SLATE_ALPHAS = (0.5, 1.0)
+ONE_BY_ONE = Contender("drawn one by one", "adaptive-one-by-one")
+SLATE_BANDIT = (ADAPTIVE, ONE_BY_ONE, paper.ALPHA_FAIR_BANDIT, paper.UNIFORM_BANDIT)
+SLATE_FULL = (ADAPTIVE_FULL, paper.ALPHA_FAIR, paper.UNIFORM)
+SLATE_TUNED = tuple(each for each in TUNED if each.policy != "fair-discounted-ucb")
+N_SLATE_SEEDS = {"ratings-5000": 40, "short": 24}  # 12 elsewhere
+TWENTY = (("n_contexts", 20), ("n_arms", 10))
+SLATE_ROUNDS = {
+    "ratings-5000": ("ratings 5,000", Generated("movielens_small", n_first=5_000)),
+    "ratings-20000": ("ratings 20,000", Generated("movielens_small", n_first=20_000)),
+    "stationary": ("stationary 20 x 10", Generated("stationary", (("n_rounds", 20_000), *TWENTY))),
+    "drift": ("drift, 4 phases", Generated("phases", (("n_rounds", 20_000), *TWENTY, ("n_phases", 4)))),
+    "clicks": (
+        "clicks, one best",
+        Generated(
+            "sparse_clicks",
+            (("n_rounds", 60_000), ("n_contexts", 10), ("n_arms", 10), ("rates", (0.002, 0.01)), ("best", 0.03)),
+        ),
+    ),
+    "short": ("500 rounds", Generated("stationary", (("n_rounds", 500), ("n_contexts", 5), ("n_arms", 10)))),
+    "lognormal": ("lognormal rewards", Generated("lognormal_rewards", (("n_rounds", 30_000), *TWENTY))),
+}
+
+
+def slate_scenarios(k: int) -> Plan:
+    """The scenarios in which every decision shows k arms; 100% is the best fixed policy of such slates."""
+    return Plan(
+        tuple(
+            Experiment(
+                f"arena-{name}-{k}",
+                title,
+                rounds,
+                (*SLATE_BANDIT, *SLATE_FULL),
+                SLATE_ALPHAS,
+                n_seeds=N_SLATE_SEEDS.get(name, 12),
+                n_records=1,
+                tuned=SLATE_TUNED,
+                k=k,
+            )
+            for name, (title, rounds) in SLATE_ROUNDS.items()
+        )
+    )
+
+
 NOT_IN_REPORT = (
     *("ratings", "stationary-large", "short", "hundred-arms", "forty-arms"),
     *("purchases", "lognormal", "pareto"),
@@ -195,13 +239,15 @@ def run_arena(
     *,
     smoke: bool = False,
     n_seeds: int | None = None,
+    k: int | None = None,
     command: str = "alphafair arena",
     executor: Executor | None = None,
     progress: Progress = no_progress,
 ) -> ArenaResults:
     """Run every scenario that has not been run; `executor` and `progress` as in `run_plan`.
 
-    Scenarios with features need scikit-learn for clusters and are left out where it is not installed.
+    With `k` those of `slate_scenarios`. Scenarios with features need scikit-learn for clusters, and are left out where
+    it is not installed.
     """
     play = partial(run_plan, folder=folder, executor=executor, progress=progress)
 
@@ -209,6 +255,8 @@ def run_arena(
         plan = plan.smoke() if smoke else plan
         return tuple(map(match, play(plan if n_seeds is None else plan.with_seeds(n_seeds))))
 
+    if k is not None:
+        return ArenaResults(command, versions(), SLATE_ALPHAS, matches(slate_scenarios(k)), (), k=k)
     with_features = matches(FEATURE_SCENARIOS) if find_spec("sklearn") is not None else ()
     steep, dying = matches(STEEP_SCENARIOS), matches(DYING_SCENARIOS)
     return ArenaResults(command, versions(), ALPHAS, matches(SCENARIOS), with_features, steep, dying)

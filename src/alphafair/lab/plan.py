@@ -21,6 +21,7 @@ from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.data.movielens import Genres, Ratings, first_rows, most_ratings, ratings_stream
 from alphafair.groups import Groups
 from alphafair.lab.rivals import RIVALS
+from alphafair.lab.rivals.one_by_one import simulate_one_by_one
 from alphafair.notions import NOTIONS
 from alphafair.offline import context_reward_totals, offline_curve, offline_optimum
 from alphafair.run import accepted, known_settings, simulate, simulate_against
@@ -220,13 +221,13 @@ class Benchmark(NamedTuple):
     uniform: Vector
 
 
-def best_fixed_policy(stream: Stream, alphas: tuple[float, ...]) -> dict[float, Benchmark]:
-    """The benchmark by alpha: the best fixed policy in hindsight."""
-    totals = context_reward_totals(stream)
-    uniform = 1.0 + totals.sum(axis=0) / stream.n_arms
+def best_fixed_policy(stream: Stream, alphas: tuple[float, ...], k: int | None = None) -> dict[float, Benchmark]:
+    """The benchmark by alpha: the best fixed policy in hindsight, of slates of k arms if that is given."""
+    totals, shown = context_reward_totals(stream), min(k or 1, stream.n_arms)
+    uniform = 1.0 + totals.sum(axis=0) * shown / stream.n_arms
 
     def benchmark(alpha: float) -> Benchmark:
-        best = offline_optimum(totals, alpha)
+        best = offline_optimum(totals, alpha, k=shown)
         found = (best.value, best.gap) if alpha < 1.0 else (best.welfare, best.welfare * best.welfare_gap)
         return Benchmark(*found, uniform)
 
@@ -251,7 +252,8 @@ def known_means_policy(means: Matrix, stream: Stream, alphas: tuple[float, ...])
 class Simulation:
     """One policy on some rounds with one seed: the unit of work of every experiment and of `alphafair simulate`.
 
-    Calling it returns the trace, the rounds that the policy met and the policy in its final state.
+    With `k`, policies that show one arm per decision draw the k arms one by one. Calling it returns the trace, the
+    rounds that the policy met and the policy in its final state.
     """
 
     policy: Policy
@@ -259,11 +261,14 @@ class Simulation:
     seed: int
     record_every: int | None = None
     delay: int | None = None
+    k: int | None = None
 
     def __call__(self) -> tuple[Trace, Stream, Policy]:
         if isinstance(self.rounds, Adversary):
-            return *simulate_against(self.policy, self.rounds, seed=self.seed), self.policy
-        options = {"seed": self.seed, "record_every": self.record_every, "delay": self.delay}
+            return *simulate_against(self.policy, self.rounds, seed=self.seed, k=self.k), self.policy
+        if self.k is not None and not self.policy.traits.slates:
+            return simulate_one_by_one(self.policy, self.rounds, self.k, seed=self.seed), self.rounds, self.policy
+        options = {"seed": self.seed, "record_every": self.record_every, "delay": self.delay, "k": self.k}
         return simulate(self.policy, self.rounds, **options), self.rounds, self.policy  # type: ignore[arg-type]
 
 
@@ -272,8 +277,8 @@ class Experiment:
     """Which rounds, which contenders, which alphas, how many seeds, and how many recorded rounds.
 
     With `optimum` the best fixed policy in hindsight is solved for as well, at every recorded round. `delay` is the
-    number of rounds after which policies see a reward. `tuned` are rivals with several settings each, of which results
-    show the best. `in_smoke` says what `Plan.smoke` does with the experiment.
+    number of rounds after which policies see a reward, `k` that of arms that a decision shows. `tuned` are rivals with
+    several settings each, of which results show the best. `in_smoke` says what `Plan.smoke` does with the experiment.
     """
 
     name: str
@@ -287,6 +292,7 @@ class Experiment:
     delay: int | None = None
     tuned: tuple[Contender, ...] = ()
     in_smoke: Literal["shrink", "keep", "drop"] = "shrink"
+    k: int | None = None
 
     @property
     def alpha(self) -> float:
@@ -332,6 +338,7 @@ class Experiment:
             "n_records": self.n_records,
             "optimum": self.optimum,
             "delay": self.delay,
+            **({} if self.k is None else {"k": self.k}),
         }
 
     def tasks(self, first: Stream | Adversary) -> dict[str, Task]:
@@ -380,23 +387,25 @@ class SeedTask:
         if isinstance(rounds, Adversary):  # pays every contender differently, so each has its own benchmark
             given, shared = rounds.stream, None
         else:
-            given, shared = rounds, benchmarks(source, self.seed, rounds, plan.alphas)
+            given, shared = rounds, benchmarks(source, self.seed, rounds, plan.alphas, plan.k)
         rows: list[tuple[Any, ...]] = []
         for contender in plan.players:
             for alphas in plan.alpha_sets(contender):
                 policy = contender.make(given, alphas[0])
-                trace, met, _ = Simulation(policy, rounds, self.seed, delay=plan.delay)()
-                found = shared or best_fixed_policy(met, alphas)
+                trace, met, _ = Simulation(policy, rounds, self.seed, None, plan.delay, plan.k)()
+                found = shared or best_fixed_policy(met, alphas, plan.k)
                 rows += [(contender.key, alpha, self.seed, trace.final, *found[alpha]) for alpha in alphas]
         names = ("contender", "alpha", "seed", "accounts", *Benchmark._fields)
         columns = zip(names, zip(*rows, strict=True), strict=True)
         return pl.DataFrame({name: np.array(values) for name, values in columns})
 
 
-def benchmarks(source: Generated, seed: int, stream: Stream, alphas: tuple[float, ...]) -> dict[float, Benchmark]:
+def benchmarks(
+    source: Generated, seed: int, stream: Stream, alphas: tuple[float, ...], k: int | None
+) -> dict[float, Benchmark]:
     """The best fixed policy, or on rounds with features the policy that knows every mean."""
     if source.n_clusters is None:
-        return best_fixed_policy(stream, alphas)
+        return best_fixed_policy(stream, alphas, k)
     return known_means_policy(streams.described_means(**dict(source.settings), seed=seed), stream, alphas)
 
 
@@ -411,11 +420,11 @@ class ContenderTask:
     stream: Stream = field(compare=False, repr=False)
 
     def __call__(self) -> pl.DataFrame:
-        policy, delay = self.contender.make(self.stream, self.alphas[0]), self.experiment.delay
+        policy, plan = self.contender.make(self.stream, self.alphas[0]), self.experiment
         every = self.experiment.record_every(self.stream.n_rounds)
         frames = []
         for seed in self.seeds:
-            trace, _, _ = Simulation(policy.fresh(), self.stream, seed, every, delay)()
+            trace, _, _ = Simulation(policy.fresh(), self.stream, seed, every, plan.delay, plan.k)()
             pulls = np.broadcast_to(trace.pulls, trace.accounts.shape)
             columns = {"seed": seed, "round": trace.rounds, "accounts": trace.accounts, "pulls": pulls}
             frames.append(pl.DataFrame(columns))
@@ -434,7 +443,7 @@ class OptimumTask:
         n_rounds = self.stream.n_rounds
         every = self.experiment.record_every(n_rounds)
         if every is None:
-            found = best_fixed_policy(self.stream, (self.alpha,))[self.alpha]
+            found = best_fixed_policy(self.stream, (self.alpha,), self.experiment.k)[self.alpha]
             names = ("round", *Benchmark._fields)
             return pl.DataFrame(
                 {name: np.array([value]) for name, value in zip(names, (n_rounds, *found), strict=True)}

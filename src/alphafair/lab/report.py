@@ -752,7 +752,8 @@ def arena_page(results: ArenaResults, images: Mapping[str, Markup]) -> Page:
         table = shares_table(results.matches, feedback, alpha)
         heading = f"{ALPHA} = {alpha:g}, {settings[feedback]}"
         sections.append(Section(f"{feedback}-{alpha}", heading, (Paragraph(shares, "caption"), table)))
-    sections.append(Section("promises", "Against adversaries", promises(results.matches)))
+    if any(match.promises for match in results.matches):
+        sections.append(Section("promises", "Against adversaries", promises(results.matches)))
     sections.append(Section("tuned", TUNED_FIGURE.title, tuned_blocks(results, images)))
     if results.with_features:
         blocks: list[Block] = [
@@ -814,8 +815,8 @@ def arena_page(results: ArenaResults, images: Mapping[str, Markup]) -> Page:
     return Page(
         title=f"The arena of {ALPHA}-fair policies",
         heading="The arena",
-        lead="All policies in all scenarios: how much of the gap between uniform play and the best fixed policy in "
-        "hindsight does each close?",
+        lead=f"All policies in all scenarios{_slates(results)}: how much of the gap between uniform play and the best "
+        "fixed policy in hindsight does each close?",
         introduction=(
             Paragraph(
                 "100% is the best policy that plays the same distribution in a context from the first round to the "
@@ -826,6 +827,11 @@ def arena_page(results: ArenaResults, images: Mapping[str, Markup]) -> Page:
         ),
         sections=tuple(sections),
     )
+
+
+def _slates(results: ArenaResults) -> str:
+    """What every decision shows, if it is a slate."""
+    return "" if results.k is None else f", {results.k} arms in every decision"
 
 
 def tuned_blocks(results: ArenaResults, images: Mapping[str, Markup]) -> tuple[Block, ...]:

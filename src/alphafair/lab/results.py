@@ -369,6 +369,7 @@ class ArenaResults:
     with_features: tuple[Match, ...]  # on rounds with features, where 100% is the policy that knows every mean
     steep: tuple[Match, ...] = ()  # from alpha = 1 on
     dying: tuple[Match, ...] = ()  # `streams.dying_arms`, a match for each alpha, with the bound
+    k: int | None = None  # the number of arms that every decision shows, in an arena of slates
 
 
 # JSON

@@ -178,7 +178,7 @@ def compile_tasks(plan: Plan) -> dict[str, list[Task]]:
         tiny_experiment = replace(experiment, rounds=tiny, alphas=experiment.alphas[:1], n_seeds=1, n_records=1)
         tuned = [settings[0] for settings in settings_by_policy(experiment.tuned).values()]  # all have the same kernels
         for contender in (*experiment.contenders, *tuned):
-            kernels = (contender.key, tiny, experiment.delay is None)
+            kernels = (contender.key, tiny, experiment.delay is None, experiment.k)
             if kernels not in seen:
                 seen.add(kernels)
                 alone = replace(tiny_experiment, contenders=(contender,), tuned=())

@@ -12,6 +12,7 @@ and these towards the mean reward, with k the strength of the prior:
 from typing import Any
 
 from alphafair.jit import kernel
+from alphafair.math.capped import favorites
 from alphafair.math.distributions import play_largest as play_largest
 from alphafair.math.utility import entry_accounts, marginal_utility
 from alphafair.values.arrays import Vector, positions
@@ -53,6 +54,26 @@ def learn(memory, context, arm, propensity, reward):
     memory.contexts[context, C.sums, arm] += reward
     memory.contexts[context, C.counts, arm] += 1.0
     return True
+
+
+@kernel
+def learn_slate(memory, context, k, arms, propensities, rewards, first):
+    """Learn from every reward."""
+    for a in range(arms.shape[0]):
+        learn(memory, context, arms[a], propensities[a], rewards[a])
+    return True
+
+
+@kernel
+def show_largest(scores, k, share, work):
+    """Replace scores by probabilities to be in a slate: `share` of it is the k largest, the rest any k arms.
+
+    Arms that tie for the last places share them equally.
+    """
+    n = scores.shape[0]
+    favorites(scores, 1.0 / k, work)
+    for i in range(n):
+        scores[i] = share * min(1.0, k * scores[i]) + (1.0 - share) * k / n
 
 
 def start(memory: Any) -> None:

@@ -2,7 +2,8 @@
 
     p_i = epsilon/n + (1 - epsilon) [i has the largest w_i m_ji]/ties
 
-w and m are those of `_scores`, with the setting `prior` for k.
+w and m are those of `_scores`, with the setting `prior` for k. A slate holds any k arms with probability epsilon, else
+those of the k largest.
 """
 
 from typing import Any, ClassVar
@@ -10,8 +11,22 @@ from typing import Any, ClassVar
 from alphafair import validate
 from alphafair.algorithms import BasePolicy
 from alphafair.jit import kernel
-from alphafair.lab.rivals._scores import A, C, N, T, admit, estimate, learn, play_largest, start, weigh
+from alphafair.lab.rivals._scores import (
+    A,
+    C,
+    N,
+    T,
+    admit,
+    estimate,
+    learn,
+    learn_slate,
+    play_largest,
+    show_largest,
+    start,
+    weigh,
+)
 from alphafair.math.distributions import draw_arm
+from alphafair.math.slates import draw_slate as draw_from
 from alphafair.math.utility import played_alpha
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
@@ -22,16 +37,30 @@ S = positions("alpha", "epsilon", "prior")
 
 
 @kernel
-def draw(memory, context, uniform, out):
-    """Write the distribution to `out`, and draw an arm."""
+def score(memory, context, out):
+    """Write w m to `out`."""
     weights = memory.scratch[T.weights]
     weigh(memory.arms[A.total], memory.settings[S.alpha], weights)
     estimate(memory, context, memory.settings[S.prior], out)
     for i in range(out.shape[0]):
         out[i] *= weights[i]
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Write the distribution to `out`, and draw an arm."""
+    score(memory, context, out)
     play_largest(out, 1.0 - memory.settings[S.epsilon])
     arm = draw_arm(out, uniform)
     return arm, out[arm]
+
+
+@kernel
+def draw_slate(memory, context, k, uniform, out, slate):
+    """Write the probabilities of all arms to be in the slate to `out`, and draw it."""
+    score(memory, context, out)
+    show_largest(out, k, 1.0 - memory.settings[S.epsilon], memory.scratch[T.means])
+    return draw_from(out, k, uniform, slate)
 
 
 class FairEpsilonGreedy(BasePolicy):
@@ -43,8 +72,17 @@ class FairEpsilonGreedy(BasePolicy):
     name: ClassVar[str] = "fair-epsilon-greedy"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(style=("#999933", "v"))
-    algorithm = Algorithm(Layout(S, N, A, contexts=C, scratch=T), draw, learn, start, admit=admit, accounts="total")
+    traits = Traits(slates=True, style=("#999933", "v"))
+    algorithm = Algorithm(
+        Layout(S, N, A, contexts=C, scratch=T),
+        draw,
+        learn,
+        start,
+        admit=admit,
+        draw_slate=draw_slate,
+        learn_slate=learn_slate,
+        accounts="total",
+    )
 
     def __init__(
         self,

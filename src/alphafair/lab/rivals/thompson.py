@@ -2,15 +2,16 @@
 
     theta_i ~ N(m_ji, scale^2/(n_ji + 1))
 
-w and m are those of `_scores` with k = 2. The probability that an arm is the largest is computed rather than sampled,
+w and m are those of `_scores` with a prior of 2. The probability that an arm is the largest is computed, not sampled,
 so that the policy knows its propensities: with v = w m, s = w scale/sqrt(n + 1) and the normal distribution function
 F_i of v_i and s_i,
 
     p_i = integral of prod_{l != i} F_l dF_i,
 
 by the trapezoidal rule on 32 equal cells between the largest v - 3.5 s and the largest v + 3.5 s, then normalized. Arms
-whose v + 3.5 s is below the first cell have p = 0. F is an approximation without exponentials, exact to 2e-7
-(Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.28).
+whose v + 3.5 s is below the first cell have p = 0. A slate of k holds arm i with the probability that it is among the k
+largest, which is the integral over dF_i of the probability that fewer than k others are above. F is an approximation
+without exponentials, exact to 2e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.28).
 """
 
 import math
@@ -20,8 +21,10 @@ from alphafair import validate
 from alphafair.algorithms import BasePolicy
 from alphafair.jit import kernel
 from alphafair.lab.rivals import _scores
-from alphafair.lab.rivals._scores import A, C, N, admit, estimate, learn, start, weigh
+from alphafair.lab.rivals._scores import A, C, N, admit, estimate, learn, learn_slate, start, weigh
+from alphafair.math.capped import bar
 from alphafair.math.distributions import draw_arm
+from alphafair.math.slates import draw_slate as draw_from
 from alphafair.math.utility import played_alpha
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
@@ -90,18 +93,86 @@ def largest(centers, spreads, work, out):
 
 
 @kernel
-def draw(memory, context, uniform, out):
-    """Write the distribution to `out`, and draw an arm."""
+def among_largest(centers, spreads, k, work, out):
+    """Write the probability that each of these normal numbers is among the k largest to `out`; k is below their number.
+
+    Cells lie between the k-th largest v - 3.5 s and the k-th largest v + 3.5 s: below them k others are above, and
+    above them fewer. In `work`, by arms: F at the end of a cell and at its start, the probability that fewer than k
+    others are above at its start; and the probability that so many others are above, for 0 to k-1.
+    """
+    n = out.shape[0]
+    below, before, fewer_before, above = work[W.below], work[W.before], work[W.rest_before], work[W.p]
+    for i in range(n):
+        before[i], below[i] = centers[i] - REACH * spreads[i], centers[i] + REACH * spreads[i]
+        out[i] = 0.0
+    low, high = bar(before, k, above), bar(below, k, above)
+    for cell in range(CELLS + 1):
+        x = low + cell * (high - low) / CELLS
+        for i in range(n):
+            below[i] = normal_below((x - centers[i]) / spreads[i])
+        for i in range(n):
+            for s in range(k):
+                above[s] = 1.0 if s == 0 else 0.0
+            for j in range(n):
+                if j != i:
+                    for s in range(k - 1, 0, -1):
+                        above[s] = above[s] * below[j] + above[s - 1] * (1.0 - below[j])
+                    above[0] *= below[j]
+            fewer = 0.0
+            for s in range(k):
+                fewer += above[s]
+            if cell > 0:
+                out[i] += 0.5 * (below[i] - before[i]) * (fewer + fewer_before[i])
+            fewer_before[i] = fewer
+        for i in range(n):
+            before[i] = below[i]
+    for i in range(n):
+        out[i] += 1.0 - before[i]
+    settle_on(out, k)
+
+
+@kernel
+def settle_on(p, k):
+    """Scale probabilities to the sum k, or what they are short of 1, so that none rises above it."""
+    total, n = 0.0, p.shape[0]
+    for i in range(n):
+        p[i] = min(1.0, max(0.0, p[i]))
+        total += p[i]
+    for i in range(n):
+        p[i] = p[i] * (k / total) if total > k else 1.0 - (1.0 - p[i]) * ((n - k) / (n - total))
+
+
+@kernel
+def score(memory, context):
+    """Write v and s to scratch."""
     scratch, settings, counts = memory.scratch, memory.settings, memory.contexts[context, C.counts]
     weights, means, spreads = scratch[T.weights], scratch[T.means], scratch[T.spreads]
     weigh(memory.arms[A.total], settings[S.alpha], weights)
     estimate(memory, context, PRIOR, means)
-    for i in range(out.shape[0]):
+    for i in range(means.shape[0]):
         means[i] *= weights[i]
         spreads[i] = max(weights[i], LEAST_WEIGHT) * settings[S.scale] / math.sqrt(counts[i] + 1.0)
-    largest(means, spreads, scratch[T.work :], out)
+
+
+@kernel
+def draw(memory, context, uniform, out):
+    """Write the distribution to `out`, and draw an arm."""
+    score(memory, context)
+    largest(memory.scratch[T.means], memory.scratch[T.spreads], memory.scratch[T.work :], out)
     arm = draw_arm(out, uniform)
     return arm, out[arm]
+
+
+@kernel
+def draw_slate(memory, context, k, uniform, out, slate):
+    """Write the probabilities of all arms to be in the slate to `out`, and draw it."""
+    if k == out.shape[0]:
+        for i in range(k):
+            out[i] = 1.0
+    else:
+        score(memory, context)
+        among_largest(memory.scratch[T.means], memory.scratch[T.spreads], k, memory.scratch[T.work :], out)
+    return draw_from(out, k, uniform, slate)
 
 
 class FairThompson(BasePolicy):
@@ -113,8 +184,17 @@ class FairThompson(BasePolicy):
     name: ClassVar[str] = "fair-thompson"
     feedback = Feedback.BANDIT
     alpha: float
-    traits = Traits(style=("#aa4499", "d"))
-    algorithm = Algorithm(Layout(S, N, A, contexts=C, scratch=T), draw, learn, start, admit=admit, accounts="total")
+    traits = Traits(slates=True, style=("#aa4499", "d"))
+    algorithm = Algorithm(
+        Layout(S, N, A, contexts=C, scratch=T),
+        draw,
+        learn,
+        start,
+        admit=admit,
+        draw_slate=draw_slate,
+        learn_slate=learn_slate,
+        accounts="total",
+    )
 
     def __init__(
         self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, scale: float = 0.1, seed: int | None = None
