@@ -152,6 +152,7 @@ class Status:
     period_ends: datetime | None  # when the current period ends
     carry: float  # of what was earned, the part that counts in the next period
     periods: tuple[PeriodStatus, ...]  # with the current one; empty where there was never more than one
+    features: dict[str, str | list[str]] | None  # by name, as declared; None where decisions have none
     unhealthy: str | None  # what its policy failed at, and why; None while it works
 
 

@@ -58,6 +58,15 @@ NextPeriodStart = Annotated[
 ]
 NextCarry = Annotated[float, Meta(ge=0.0, le=1.0, description="The carry of later periods, or of this new_period.")]
 Setting = bool | int | float | str
+FeatureType = str | Annotated[list[Label], Meta(min_length=2)]
+Features = Annotated[
+    dict[Label, FeatureType],
+    Meta(
+        description='Features of every decision by name: "number", "number?" if it may be missing, or a list of '
+        'labels, in which "*" stands for all others.',
+        examples=[{"age": "number", "segment": ["new", "loyal", "*"]}],
+    ),
+]
 
 
 class Body(Struct, forbid_unknown_fields=True):
@@ -74,6 +83,13 @@ class DecisionRequest(Body):
     k: (
         Annotated[
             int, Meta(ge=1, le=MOST_SHOWN, description="Show so many different arms. Left out: one arm, as `arm`.")
+        ]
+        | None
+    ) = None
+    features: (
+        Annotated[
+            dict[str, Any],
+            Meta(description="A value per declared feature: a number, a boolean or a label; null where it is missing."),
         ]
         | None
     ) = None
@@ -146,6 +162,7 @@ class NewExperiment(Body):
     period: PeriodLength | UnsetType = UNSET
     period_start: PeriodStart | UnsetType = UNSET
     carry: Carry | UnsetType = UNSET
+    features: Features | UnsetType = UNSET
     settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
@@ -292,7 +309,8 @@ class ExperimentAnswer(Struct):
     accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf".
     `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of
     its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every
-    period, the current one last, and is empty if there was never more than one.
+    period, the current one last, and is empty if there was never more than one. `features` are those of every
+    decision, as declared, or null.
     """
 
     name: str
@@ -327,6 +345,7 @@ class ExperimentAnswer(Struct):
     period_ends: datetime | None
     carry: float
     periods: list[PeriodStatus]
+    features: dict[str, str | list[str]] | None
     unhealthy: str | None
 
 

@@ -101,13 +101,15 @@ class _Calls(_Settings):
         deferred: bool = False,
         *,
         k: int | None = None,
+        features: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Call[Receipt | SlateReceipt]:
         """Draw an arm for a context. Without an `id`, a new one is sent, so that repeated attempts are one decision.
 
         With `k` draw a slate of k different arms, or of all that can be played if they are fewer: a `SlateReceipt`.
+        `features` are values by name, as the experiment declares them.
         """
-        body = _decision(context, id, available, deferred, k)
+        body = _decision(context, id, available, deferred, k, features)
         return sending.call(self._terms(timeout), api.DECIDE, body, name=experiment)
 
     def reward(self, id: str, reward: Reward, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
@@ -130,14 +132,16 @@ class _Calls(_Settings):
         deferred: bool | Iterable[bool] = False,
         *,
         k: int | Iterable[int | None] | None = None,
+        features: Iterable[Mapping[str, Any] | None] | None = None,
         timeout: float | None = None,
     ) -> Call[list[Receipt | SlateReceipt | ServiceError | ConnectionError]]:
         """Draw an arm for each context, in order; an item that fails has the exception that `decide` would raise.
 
         `ids` has one entry per context. `available` is one list of arms for all contexts, or one list or None per
-        context. `deferred` and `k`, how many arms to show, are one value for all contexts, or one per context. More
-        than 1,000 contexts are sent in several requests, one after the other. If the first request fails, its exception
-        is raised; if a later one fails, its exception is the result of its contexts and of all after them.
+        context. `deferred` and `k`, how many arms to show, are one value for all contexts, or one per context.
+        `features` has those of each context. More than 1,000 contexts are sent in several requests, one after the
+        other. If the first request fails, its exception is raised; if a later one fails, its exception is the result of
+        its contexts and of all after them.
         """
         labels = _list("contexts", contexts)
         arms: Any = None if available is None else _list("available", available)
@@ -149,6 +153,7 @@ class _Calls(_Settings):
             "available": arms,
             "deferred": [deferred] * len(labels) if one else _list("deferred", deferred),
             "k": _list("k", k) if isinstance(k, Iterable) else [k] * len(labels),
+            "features": [None] * len(labels) if features is None else _list("features", features),
         }
         for name, column in columns.items():
             if len(column) != len(labels):
@@ -348,6 +353,7 @@ class Client(_Settings):
             deferred: bool = False,
             *,
             k: None = None,
+            features: Mapping[str, Any] | None = None,
             timeout: float | None = None,
         ) -> Receipt: ...
         @overload
@@ -360,6 +366,7 @@ class Client(_Settings):
             deferred: bool = False,
             *,
             k: int,
+            features: Mapping[str, Any] | None = None,
             timeout: float | None = None,
         ) -> SlateReceipt: ...
         def decide(self, *arguments: Any, **options: Any) -> Any: ...
@@ -438,6 +445,7 @@ class AsyncClient(_Settings):
             deferred: bool = False,
             *,
             k: None = None,
+            features: Mapping[str, Any] | None = None,
             timeout: float | None = None,
         ) -> Receipt: ...
         @overload
@@ -450,6 +458,7 @@ class AsyncClient(_Settings):
             deferred: bool = False,
             *,
             k: int,
+            features: Mapping[str, Any] | None = None,
             timeout: float | None = None,
         ) -> SlateReceipt: ...
         async def decide(self, *arguments: Any, **options: Any) -> Any: ...
@@ -550,15 +559,39 @@ def _new_id() -> str:
     return f"{(time.time_ns() >> 20) % 2**32:08x}{secrets.token_hex(12)}"
 
 
-def _decision(context: Any, id: Any, available: Any, deferred: Any, k: Any) -> dict[str, Any]:
-    of_slate = {} if k is None else {"k": _shown(k)}
+def _decision(context: Any, id: Any, available: Any, deferred: Any, k: Any, features: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {} if k is None else {"k": _shown(k)}
+    if features is not None:
+        options["features"] = _features(features)
     return {
         "context": _label("context", context),
         "id": _new_id() if id is None else _label("id", id),
         "available": None if available is None else [_label("available", arm) for arm in _list("available", available)],
         "deferred": deferred,
-        **of_slate,
+        **options,
     }
+
+
+def _features(values: Any) -> dict[str, Any]:
+    """Features as JSON has them; the service checks what is declared."""
+    if not isinstance(values, Mapping):
+        raise invalid("features", "a mapping from name to value", values, "Pass values by name.", "bad_features")
+    return {_label("features", name): _feature(name, value) for name, value in values.items()}
+
+
+def _feature(name: str, value: Any) -> float | bool | str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if checks.is_bool(value):
+        return bool(value)
+    try:
+        number = math.nan if isinstance(value, bytes) else float(value)
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        allowed, repair = "a finite number, a boolean, a label or None", "Leave it out where it is missing."
+        raise invalid(f"features.{name}", allowed, value, repair, "bad_features")
+    return number
 
 
 def _shown(k: Any) -> int:

@@ -151,6 +151,7 @@ class Engine:
         deferred: bool = False,
         *,
         k: None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> Receipt: ...
     @overload
     def decide(
@@ -162,6 +163,7 @@ class Engine:
         deferred: bool = False,
         *,
         k: int,
+        features: Mapping[str, Any] | None = None,
     ) -> SlateReceipt: ...
     def decide(
         self,
@@ -172,6 +174,7 @@ class Engine:
         deferred: bool = False,
         *,
         k: int | None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> Receipt | SlateReceipt:
         """Draw an arm for a context. Repeating an `id` in an experiment returns the same arm and propensity.
 
@@ -179,21 +182,34 @@ class Engine:
 
         With `k` draw a slate of k different arms, or of all that can be played if they are fewer: all are shown and all
         are rewarded. Any k may follow any other.
+
+        `features` are values by name, as declared at the creation.
         """
-        return self._submit_one(Decide(experiment, context, id, available, deferred, k))  # type: ignore[return-value]
+        return self._submit_one(Decide(experiment, context, id, available, deferred, k, features))  # type: ignore[return-value]
 
     def decide_many(
-        self, experiment: str, contexts: Iterable[str], *, k: int | Iterable[int | None] | None = None
+        self,
+        experiment: str,
+        contexts: Iterable[str],
+        *,
+        k: int | Iterable[int | None] | None = None,
+        features: Iterable[Mapping[str, Any] | None] | None = None,
     ) -> list[Receipt | SlateReceipt | RequestError]:
         """Draw for each context, in order and in one transaction; an item that is refused is its exception.
 
-        `k` is one number for all contexts, or one or None per context. See `submit` for ids and available arms.
+        `k` is one number for all contexts, or one or None per context; `features` has those of each context. See
+        `submit` for ids and available arms.
         """
         labels = list(contexts)
-        numbers = [*k] if isinstance(k, Iterable) else [k] * len(labels)
-        if len(numbers) != len(labels):
-            raise InvalidArgument("k", "as many as contexts", len(numbers), f"There are {len(labels)} contexts.")
-        found = self.submit([Decide(experiment, label, k=each) for label, each in zip(labels, numbers, strict=True)])
+        columns: dict[str, list[Any]] = {
+            "k": [*k] if isinstance(k, Iterable) else [k] * len(labels),
+            "features": [None] * len(labels) if features is None else [*features],
+        }
+        for name, column in columns.items():
+            if len(column) != len(labels):
+                raise InvalidArgument(name, "as many as contexts", len(column), f"There are {len(labels)} contexts.")
+        rows = zip(labels, *columns.values(), strict=True)
+        found = self.submit([Decide(experiment, label, k=each, features=values) for label, each, values in rows])
         return found  # type: ignore[return-value]
 
     def reward(self, id: str, reward: Value, experiment: str | None = None) -> Outcome:
@@ -292,6 +308,7 @@ class Engine:
         period: str | float | None = None,
         period_start: str | datetime | None = None,
         carry: float = DEFAULT_CARRY,
+        features: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         """Create an experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
@@ -306,6 +323,9 @@ class Engine:
         A `period`, such as "7d" or a number of seconds, makes fairness count per period: at its end every account R
         becomes 1 + carry (R - 1). Periods start every `period` from `period_start` on (ISO 8601; UTC unless it has an
         offset), by default from the creation on.
+
+        `features` of every decision, by name: "number", "number?" if it may be missing, or a list of 2 to 50 labels, in
+        which "*" stands for all others. They stay as they are declared here.
         """
         if groups is not None:
             settings["groups"] = groups
@@ -314,6 +334,7 @@ class Engine:
             "reward_range": reward_range,
             "reward_wait": reward_wait,
             "default_reward": default_reward,
+            "features": features,
         }
         checked, named = Settings.checked(name, arms, contexts, terms, calendar, policy, settings, start)
         state = None if start is None else start.to_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Value = float | Sequence[float] | Mapping[str, float]  # one number; under full information one per arm; by shown arm
 
@@ -17,6 +17,7 @@ class Decide(NamedTuple):
     available: Sequence[str] | None = None
     deferred: bool = False
     k: int | None = None
+    features: Mapping[str, Any] | None = None
 
 
 class Reward(NamedTuple):

@@ -65,6 +65,11 @@ class FeatureSchema:
         """A schema as it is, or of what is declared."""
         return declared if isinstance(declared, FeatureSchema) else cls(declared)
 
+    @property
+    def as_json(self) -> dict[str, str | list[str]]:
+        """What was declared, as JSON has it."""
+        return {name: kind if isinstance(kind, str) else [*kind] for name, kind in self.declared.items()}
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(self.declared)

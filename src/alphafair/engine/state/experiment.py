@@ -133,15 +133,21 @@ class Experiment:
         return policy
 
     def draw(
-        self, policy: BasePolicy, context: int, rng: random.Random, mask: NDArray[np.bool_] | None
+        self,
+        policy: BasePolicy,
+        context: int,
+        rng: random.Random,
+        mask: NDArray[np.bool_] | None,
+        features: NDArray[np.float64] | None = None,
     ) -> tuple[int, float, Vector | None]:
         """Return an arm, its propensity and, under full information, the distribution; anything else is a failure."""
         probabilities: Any = None
         try:
-            if mask is None and self._only_draws:
+            if mask is None and features is None and self._only_draws:
                 arm, propensity = policy.stepper.draw_alone(context, rng.random())
             else:
-                _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask)
+                shown = {} if features is None else {"features": features}
+                _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask, **shown)
             if type(arm) is not int or type(propensity) is not float:
                 arm, propensity = operator.index(arm), float(propensity)
             if (
@@ -165,12 +171,19 @@ class Experiment:
         return arm, propensity, probabilities
 
     def draw_slate(
-        self, policy: BasePolicy, context: int, k: Any, rng: random.Random, mask: NDArray[np.bool_] | None
+        self,
+        policy: BasePolicy,
+        context: int,
+        k: Any,
+        rng: random.Random,
+        mask: NDArray[np.bool_] | None,
+        features: NDArray[np.float64] | None = None,
     ) -> tuple[Slate, Vector | None]:
         """Return a slate and, under full information, the probabilities of all arms; anything else is a failure."""
         asked, probabilities = checked_k(policy, k), None
         try:
-            _, arms, propensities, used = policy.choose(context, k=asked, rng=rng, available=mask)
+            shown = {} if features is None else {"features": features}
+            _, arms, propensities, used = policy.choose(context, k=asked, rng=rng, available=mask, **shown)
             slate = Slate(asked, tuple(map(operator.index, arms)), tuple(map(float, propensities)))
             self._check_slate(slate, mask)
             if self.full:
@@ -228,6 +241,27 @@ class Experiment:
         except Exception as problem:
             self.failed(SAVING, problem)
             return None
+
+    # features
+
+    def stored_features(self, values: Any) -> Vector | None:
+        """Return the features of a decision as they are stored; refused unless they are those that are declared."""
+        schema = self.settings.schema
+        if schema is None:
+            if values is None:
+                return None
+            repair = "Features are declared when an experiment is created."
+            raise RequestError("bad_features", "features", f"left out: {self.name} has none", values, repair)
+        try:
+            return schema.stored(values)
+        except InvalidArgument as refused:
+            raise RequestError("bad_features", *refused.args) from None
+
+    def encoded_features(self, stored: Any) -> NDArray[np.float64] | None:
+        """Return what the policy gets, from features as bytes of the log; None for a decision without."""
+        if stored is None or self.settings.schema is None:
+            return None
+        return self.settings.schema.encoded(np.frombuffer(stored, dtype="<f8"))
 
     # changes
 

@@ -18,10 +18,12 @@ from alphafair.engine.dates import date_of, microseconds
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
-from alphafair.values import State
+from alphafair.values import FeatureSchema, State
 
 DEFAULT_POLICY: Final = "alpha-fair-adaptive"
-NOT_SETTINGS = ("n_contexts", "n_arms", "seed")  # arguments of a policy that the engine sets itself
+NOT_SETTINGS = (  # arguments of a policy that the engine sets itself, or that no log can lead to
+    *("n_contexts", "n_arms", "seed", "n_features", "features_of", "regressor"),
+)
 GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 DEFAULT_CARRY: Final = 0.5
 SHORTEST_PERIOD: Final = 60.0  # seconds
@@ -56,6 +58,7 @@ class Settings:
     default_reward: float | None
     n_contexts: int
     calendar: Mapping[str, Any]  # period, period_start and carry, as far as they were passed
+    features: Mapping[str, Any] | None = None  # of every decision, by name: see `FeatureSchema`
 
     @classmethod
     def checked(
@@ -81,11 +84,11 @@ class Settings:
             agreed[term] = check(terms[term], agreed)
         fields = checked_period(*calendar)
         if start is not None:
-            ready = checked_start(start, policy, labels, named, of_policy)
+            ready = checked_start(start, policy, labels, named, of_policy, agreed["features"])
             policy, found = ready.name, dict(ready.settings)
         else:
             policy = DEFAULT_POLICY if policy is None else policy
-            found = checked_settings(policy, labels, of_policy)
+            found = checked_settings(policy, labels, of_policy, agreed["features"])
         if "alpha" in found:
             found["alpha"] = json_alpha(found["alpha"])
         settings = cls(
@@ -148,6 +151,11 @@ class Settings:
         """The waiting time in microseconds."""
         return None if self.reward_wait is None else int(self.reward_wait * 1e6)
 
+    @cached_property
+    def schema(self) -> FeatureSchema | None:
+        """The features of every decision, if there are any."""
+        return None if self.features is None else FeatureSchema(self.features)
+
     def first_policy(self, state: bytes | None) -> BasePolicy:
         """Return the policy that the experiment was created with, from the state of `start` if there was one."""
         if state is not None:
@@ -189,10 +197,15 @@ def _default(value: Any, agreed: Mapping[str, Any]) -> float | None:
     return reward
 
 
+def _features(value: Any, agreed: Mapping[str, Any]) -> dict[str, Any] | None:
+    return None if value is None else FeatureSchema.of(value).as_json
+
+
 TERMS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Any]]] = {  # by field: its check, given those before it
     "reward_range": _range,
     "reward_wait": _wait,
     "default_reward": _default,
+    "features": _features,
 }
 
 
@@ -224,14 +237,21 @@ def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
     return fields
 
 
-def checked_settings(policy: Any, arms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+def checked_settings(
+    policy: Any, arms: Sequence[str], settings: Mapping[str, Any], features: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
-    return dict(_created(kind, 1, arms, settings).settings)
+    return dict(_created(kind, 1, arms, settings, features).settings)
 
 
 def checked_start(
-    start: Any, policy: Any, arms: Sequence[str], contexts: Sequence[str], settings: Mapping[str, Any]
+    start: Any,
+    policy: Any,
+    arms: Sequence[str],
+    contexts: Sequence[str],
+    settings: Mapping[str, Any],
+    features: Mapping[str, Any] | None = None,
 ) -> BasePolicy:
     """Return the policy of a state; refused where it passes no check of a new policy, or other arguments differ.
 
@@ -251,7 +271,12 @@ def checked_start(
         raise RequestError("bad_request", "start", "a state without pending rewards", float(np.sum(expected)), repair)
     differing = {} if policy in (None, ready.name) else {"policy": policy}
     if not differing:  # settings of another policy would be checked against the wrong names
-        created = _created(type(ready), ready.n_contexts, arms, {**ready.settings, **settings})
+        own = {name: value for name, value in ready.settings.items() if name not in NOT_SETTINGS}
+        created = _created(type(ready), ready.n_contexts, arms, {**own, **settings}, features)
+        if (created.n_features, created.feature_shape) != (ready.n_features, ready.feature_shape):
+            got = f"{ready.n_features} columns of {ready.settings.get('features_of', 'context')}"
+            repair = "Declare those that it was made with: see alphafair.values.FeatureSchema."
+            raise RequestError("bad_request", "start", f"a state with {created.n_features} columns", got, repair)
         differing = {
             name: value for name, value in settings.items() if created.settings.get(name) != ready.settings.get(name)
         }
@@ -268,30 +293,48 @@ def _one_or_all(values: Mapping[str, Any]) -> Any:
     return next(iter(values.values())) if len(values) == 1 else dict(values)
 
 
-def _created(kind: type[BasePolicy], n_contexts: int, arms: Sequence[str], settings: Mapping[str, Any]) -> BasePolicy:
-    """Create a policy; refused where it does not accept a setting, needs another one, or has features."""
+def _created(
+    kind: type[BasePolicy],
+    n_contexts: int,
+    arms: Sequence[str],
+    settings: Mapping[str, Any],
+    features: Mapping[str, Any] | None,
+) -> BasePolicy:
+    """Create a policy; refused where it does not accept a setting, needs another one, or takes no features."""
     arguments = {name: value for name, value in settings.items() if value is not None}
     if "groups" in arguments:
         arguments["groups"] = checked_groups(arguments["groups"], arms)
-    accepted = [name for name in inspect.signature(kind).parameters if name not in NOT_SETTINGS]
+    parameters = inspect.signature(kind).parameters
+    accepted = [name for name in parameters if name not in NOT_SETTINGS]
     for name in settings:
         if name not in accepted:
             allowed = f"left out: {kind.name} accepts {', '.join(accepted) or 'no settings'}"
             repair = "Leave it out, or choose a policy that accepts it."
+            if name == "n_features":
+                repair = "Pass features by name and type; their columns are counted."
             raise RequestError("bad_request", name, allowed, settings[name], repair)
-    for name, parameter in inspect.signature(kind).parameters.items():
+    for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
             raise RequestError("bad_request", name, f"passed: {kind.name} requires it", None, f"Pass {name}=....")
-    _refuse_features(arguments.get("n_features"))  # before the policy allocates memory for them
+    if features is not None:
+        _check_takes_features(kind)
+        arguments["n_features"] = len(FeatureSchema(features).columns)
+    elif "n_features" in parameters and parameters["n_features"].default is inspect.Parameter.empty:
+        repair = 'Pass, for example, features={"age": "number"}.'
+        raise RequestError("bad_request", "features", f"passed: {kind.name} requires them", None, repair)
     created: BasePolicy = kind(n_contexts, len(arms), **arguments)
-    _refuse_features(created.n_features)
+    if created.n_features != arguments.get("n_features", 0):
+        repair = "Choose another policy."
+        raise RequestError("bad_request", "policy", "one with the declared features", kind.name, repair)
     return created
 
 
-def _refuse_features(n_features: Any) -> None:
-    if n_features:
-        repair = "Turn features into context labels first: see alphafair.preprocessing.cluster."
-        raise RequestError("bad_request", "n_features", "left out: the log keeps no features", n_features, repair)
+def _check_takes_features(kind: type[BasePolicy]) -> None:
+    """Refuse a policy without features."""
+    taking = [name for name, each in POLICIES.items() if "n_features" in inspect.signature(each).parameters]
+    if "n_features" not in inspect.signature(kind).parameters:
+        repair = "Choose it, or turn features into context labels: see alphafair.preprocessing.cluster."
+        raise RequestError("bad_request", "policy", f"one with features ({', '.join(taking)})", kind.name, repair)
 
 
 def checked_groups(value: Any, arms: Sequence[str]) -> Groups:

@@ -89,7 +89,7 @@ CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment
 
 
 async def decide(service: Service, request: Request, name: str, body: DecisionRequest) -> Receipt | SlateReceipt:
-    command = Decide(name, body.context, body.id, body.available, body.deferred, body.k)
+    command = Decide(name, body.context, body.id, body.available, body.deferred, body.k, body.features)
     receipt: Receipt | SlateReceipt = await _submit(service, request, command)
     return receipt
 
@@ -103,7 +103,9 @@ async def activate(service: Service, request: Request, name: str, body: Activati
 
 
 async def decide_many(service: Service, request: Request, name: str, body: DecisionBatch) -> DecisionAnswers:
-    commands = [Decide(name, each.context, each.id, each.available, each.deferred, each.k) for each in body.items]
+    commands = [
+        Decide(name, each.context, each.id, each.available, each.deferred, each.k, each.features) for each in body.items
+    ]
     answers = await _submit_many(service, request, commands)
     errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, RequestError)})
     return DecisionAnswers(
