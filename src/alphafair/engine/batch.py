@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class ExperimentPart(Part):
     """What a batch has for one experiment: its events, new contexts, and rows of its steps."""
 
-    __slots__ = ("awaited", "contexts", "experiment", "full", "policy", "since", "slates", "steps")
+    __slots__ = ("awaited", "contexts", "experiment", "features", "full", "policy", "since", "slates", "steps")
 
     def __init__(self, experiment: Experiment, head: Head, numbers: Numbers, at: int) -> None:
         super().__init__(head, numbers, at)
@@ -45,10 +45,17 @@ class ExperimentPart(Part):
         self.contexts: dict[str, int] = {}  # numbers of new contexts by label
         self.policy: BasePolicy | None = None  # with memory for them
         self.steps: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
+        self.features: list[bytes] = []  # of the decision of every step, where decisions have features
         self.full: dict[int, tuple[bytes, bytes]] = {}
         self.slates: dict[int, SlateEvent] = {}
         self.since: list[int] = []  # of the rewards that clients sent: when their decisions began to wait
         self.awaited = 0  # the event of the first new decision, which begins to wait; 0: there is none
+
+    def add_step(self, kind: int, record: DecisionRecord, reward: float = 0.0) -> None:
+        """Add what its last event does to a decision."""
+        self.steps.append((self.position, kind, record.context, record.arm, record.propensity, reward))
+        if record.features is not None:
+            self.features.append(record.features)
 
     def apply(self) -> None:
         """Add the contexts, count the steps, and let the policy learn from them."""
@@ -58,7 +65,8 @@ class ExperimentPart(Part):
         experiment.unsaved += self.position - self.expected
         experiment.position = self.position
         if self.steps:
-            steps = Steps.of(self.steps, self.full, self.at, self.since, self.slates)
+            features = experiment.encoded_features(b"".join(self.features))
+            steps = Steps.of(self.steps, self.full, self.at, self.since, self.slates, features)
             experiment.tally.count(steps)
             experiment.summary.advance(self.at, experiment.fairness)
             experiment.summary.add(steps)
@@ -154,7 +162,7 @@ class Batch:
         part.awaited = part.awaited or row[0]
         if record.slate is not None:
             part.slates[part.position] = SlateEvent(record.slate)
-        part.steps.append((part.position, kind, record.context, record.arm, record.propensity, 0.0))
+        part.add_step(kind, record)
 
     def activate(self, record: DecisionRecord) -> None:
         """Add the activation of a deferred decision."""
@@ -164,7 +172,7 @@ class Batch:
         part.rows[Activated].append((event, part.key, part.position, record.event, self.at))
         if record.slate is not None:
             part.slates[part.position] = SlateEvent(record.slate)
-        part.steps.append((part.position, ACTIVATED, record.context, record.arm, record.propensity, 0.0))
+        part.add_step(ACTIVATED, record)
 
     def settle(
         self,
@@ -198,7 +206,7 @@ class Batch:
         kind = SOURCE_KINDS[source]
         if kind == CLIENT:
             part.since.append(waits_since)
-        part.steps.append((position, kind, record.context, record.arm, record.propensity, reward or 0.0))
+        part.add_step(kind, record, reward or 0.0)
 
     def settle_slate(self, record: DecisionRecord, state: DecisionState, given: Rewards | None, source: str) -> None:
         """Add the rewards of some arms of a slate, NaN for the others; None: close it without the missing ones."""
@@ -218,7 +226,7 @@ class Batch:
         kind = PAID_PARTLY if remaining else SOURCE_KINDS[source]
         if source == "client":
             part.since.append(state.waits_since)
-        part.steps.append((position, kind, record.context, record.arm, record.propensity, 0.0))
+        part.add_step(kind, record)
 
     def late_reward(self, record: DecisionRecord, reward: float | None, rewards: bytes | None) -> None:
         """Record the first reward that arrived after its decision was closed; later ones add nothing."""

@@ -209,7 +209,7 @@ class RequestHandler:
     def decide(self, request: Decide, batch: Batch) -> Receipt | SlateReceipt:
         """Check the request, draw an arm or a slate, and only then change anything."""
         memory = self._memory
-        name, label, id, available, deferred, k = request
+        name, label, id, available, deferred, k, features = request
         experiment = memory.experiments.get(name) if type(name) is str else None
         if experiment is None:
             experiment = memory.find(name)
@@ -231,6 +231,9 @@ class RequestHandler:
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
         mask = experiment.mask(available) if experiment.masked or available is not None else None
+        described = columns = None
+        if features is not None or experiment.schema is not None:
+            described, columns = experiment.described(features)
         part = batch.part(experiment)
         number, is_new = experiment.contexts.get(label, -1), False
         policy = experiment.policy if part.policy is None else part.policy
@@ -243,9 +246,9 @@ class RequestHandler:
             policy = experiment.policy_for(policy, number)
         if k is None:
             slate = None
-            arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask)
+            arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask, columns)
         else:
-            slate, probabilities = experiment.draw_slate(policy, number, k, self._random, mask)
+            slate, probabilities = experiment.draw_slate(policy, number, k, self._random, mask, columns)
             arm, propensity = slate.arms[0], slate.propensities[0]
         distribution = None if probabilities is None else probabilities.astype("<f8").tobytes()
         among = None if mask is None else packed(mask)
@@ -261,10 +264,11 @@ class RequestHandler:
         record = DecisionRecord(
             event, experiment, position, number, label, arm, propensity, distribution, state, others, slate
         )
+        record.features = described
         later = 1 if deferred else 0
         shown = None if slate is None else slate.to_bytes()
         drawn = (number, arm, propensity, seen, version, later, among, distribution)
-        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown, None, None, None), record)
+        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown, None, described, None), record)
         if slate is not None:
             return self._receipt(record, id, label)
         return new_tuple(Receipt, (id, experiment.arms[arm], propensity, label, None))

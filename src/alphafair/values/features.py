@@ -165,18 +165,15 @@ class FeatureSchema:
         found[..., missing] = np.isnan(own[..., missing])
         return found
 
-    def is_possible(self, stored: NDArray[np.float64]) -> bool:
-        """Whether decisions could have been stored as these numbers, a row each."""
-        if stored.shape[-1] != len(self.names):
-            return False
-        for kind, column in zip(self.declared.values(), np.moveaxis(stored, -1, 0), strict=True):
+    def are_possible(self, stored: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which rows can be those of decisions."""
+        possible = np.ones(len(stored), dtype=np.bool_)
+        for kind, column in zip(self.declared.values(), stored.T, strict=True):
             if isinstance(kind, tuple):
-                fits = (column >= 0.0) & (column < len(kind)) & (column == np.floor(column))
+                possible &= (column >= 0.0) & (column < len(kind)) & (column == np.floor(column))
             else:
-                fits = (np.abs(column) <= validate.ANY_FEATURE) | (np.isnan(column) & (kind == OPTIONAL))
-            if not fits.all():
-                return False
-        return True
+                possible &= (np.abs(column) <= validate.ANY_FEATURE) | (np.isnan(column) & (kind == OPTIONAL))
+        return possible
 
 
 def _as_float(value: Any) -> float:

@@ -50,6 +50,7 @@ class Experiment:
     def __init__(self, created: Change) -> None:
         settings = self.settings = Settings.from_json(created.body)
         self.key, self.name = created.experiment, settings.name
+        self.schema = settings.schema  # of the features of every decision
         self.arms = list(settings.arms)
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
         self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
@@ -146,7 +147,7 @@ class Experiment:
             if mask is None and features is None and self._only_draws:
                 arm, propensity = policy.stepper.draw_alone(context, rng.random())
             else:
-                shown = {} if features is None else {"features": features}
+                shown: dict[str, Any] = {} if features is None else {"features": features}
                 _, arm, propensity, probabilities = policy.choose(context, rng=rng, available=mask, **shown)
             if type(arm) is not int or type(propensity) is not float:
                 arm, propensity = operator.index(arm), float(propensity)
@@ -182,7 +183,7 @@ class Experiment:
         """Return a slate and, under full information, the probabilities of all arms; anything else is a failure."""
         asked, probabilities = checked_k(policy, k), None
         try:
-            shown = {} if features is None else {"features": features}
+            shown: dict[str, Any] = {} if features is None else {"features": features}
             _, arms, propensities, used = policy.choose(context, k=asked, rng=rng, available=mask, **shown)
             slate = Slate(asked, tuple(map(operator.index, arms)), tuple(map(float, propensities)))
             self._check_slate(slate, mask)
@@ -244,24 +245,22 @@ class Experiment:
 
     # features
 
-    def stored_features(self, values: Any) -> Vector | None:
-        """Return the features of a decision as they are stored; refused unless they are those that are declared."""
-        schema = self.settings.schema
-        if schema is None:
-            if values is None:
-                return None
-            repair = "Features are declared when an experiment is created."
-            raise RequestError("bad_features", "features", f"left out: {self.name} has none", values, repair)
+    def described(self, values: Any) -> tuple[bytes, NDArray[np.float64]]:
+        """Return the features of a decision as the log keeps them, and as the policy gets them."""
+        if self.schema is None:
+            repair = "Declare features when you create an experiment."
+            raise RequestError("bad_features", "features", "left out: none are declared", values, repair)
         try:
-            return schema.stored(values)
+            stored = self.schema.stored(values)
         except InvalidArgument as refused:
             raise RequestError("bad_features", *refused.args) from None
+        return stored.astype("<f8").tobytes(), self.schema.encoded(stored)
 
-    def encoded_features(self, stored: Any) -> NDArray[np.float64] | None:
-        """Return what the policy gets, from features as bytes of the log; None for a decision without."""
-        if stored is None or self.settings.schema is None:
+    def encoded_features(self, stored: bytes) -> NDArray[np.float64] | None:
+        """Return what the policy gets, a row per decision, from the features of decisions as the log has them."""
+        if not stored or self.schema is None:
             return None
-        return self.settings.schema.encoded(np.frombuffer(stored, dtype="<f8"))
+        return self.schema.encoded(np.frombuffer(stored, dtype="<f8").reshape(-1, len(self.schema.names)))
 
     # changes
 

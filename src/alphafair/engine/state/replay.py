@@ -50,6 +50,7 @@ class Chunk(NamedTuple):
     masks: dict[int, dict[int, bytes]]  # by experiment: see `Steps.masks`
     full: dict[int, dict[int, tuple[bytes, bytes]]]
     slates: dict[int, dict[int, SlateEvent]]
+    features: dict[int, dict[int, bytes]]  # of the decision of a step: a float64 per declared feature
 
     def of(self, key: int, after: int, until: int) -> tuple[NDArray[np.int64], Steps]:
         """Return the order and the steps of the events of an experiment after one position and up to another."""
@@ -81,19 +82,26 @@ class Chunk(NamedTuple):
         masks = {key: self.masks.get(key, {}) | other.masks.get(key, {}) for key in {*self.masks, *other.masks}}
         full = {key: self.full.get(key, {}) | other.full.get(key, {}) for key in {*self.full, *other.full}}
         slates = {key: self.slates.get(key, {}) | other.slates.get(key, {}) for key in {*self.slates, *other.slates}}
-        return Chunk(order[sort], experiment, Steps.joined([self.steps, other.steps])[sort], masks, full, slates)
+        features = {
+            key: self.features.get(key, {}) | other.features.get(key, {}) for key in {*self.features, *other.features}
+        }
+        steps = Steps.joined([self.steps, other.steps])[sort]
+        return Chunk(order[sort], experiment, steps, masks, full, slates, features)
 
 
 Positions = Mapping[int, tuple[int, int]]  # by experiment: after one position, up to another
 
 
-def chunks(store: Store, positions: Positions, *, draws: bool, full: bool) -> Iterator[tuple[int, Chunk]]:
-    """Yield numbers of events and their steps; `draws` adds a DRAWN step per decision, `full` the rewards of all arms.
+def chunks(
+    store: Store, positions: Positions, *, draws: bool, full: bool, features: bool = False
+) -> Iterator[tuple[int, Chunk]]:
+    """Yield numbers of events and their steps.
 
-    The steps of an experiment come in their order, and in few chunks: no draw takes effect before the end of a chunk
-    that it is not in.
+    `draws` adds a DRAWN step per decision, `full` the rewards of all arms, `features` those of decisions. The steps of
+    an experiment come in their order, and in few chunks: no draw takes effect before the end of a chunk that it is not
+    in.
     """
-    return _one_ahead(_chunks(store, positions, draws, full))
+    return _one_ahead(_chunks(store, positions, draws, full, features))
 
 
 def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
@@ -105,11 +113,13 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def _chunks(store: Store, positions: Positions, draws: bool, full: bool) -> Iterator[tuple[int, Chunk]]:
+def _chunks(store: Store, positions: Positions, draws: bool, full: bool, features: bool) -> Iterator[tuple[int, Chunk]]:
     spans, carried = questions.stretches(store, positions, CHUNK), None
     slates = questions.has_slates(store)
     for k, (low, high) in enumerate(spans):
         chunk = _read(store, low, high, draws, full, slates)
+        if features:
+            chunk = chunk._replace(features=questions.features(store, low, high))
         if carried is not None:
             chunk, carried = carried.followed_by(chunk), None
         if draws and k + 1 < len(spans):
@@ -164,7 +174,7 @@ def _read(store: Store, low: int, high: int, draws: bool, full: bool, slates: bo
     masks = questions.masks(store, low, high) if draws else {}
     rewards_of_all = questions.full_rewards(store, low, high) if full else {}
     of_slates = questions.slates(store, low, high) if slates else {}
-    return Chunk(order[sort], experiment.astype(np.int64), steps, masks, rewards_of_all, of_slates)
+    return Chunk(order[sort], experiment.astype(np.int64), steps, masks, rewards_of_all, of_slates, {})
 
 
 def _waiting_since(found: EventColumns) -> NDArray[np.float64]:
@@ -223,6 +233,22 @@ def _set_full_rewards(steps: Steps, key: int) -> None:
             if arm >= len(values):
                 raise impossible_number(key, position)
             steps.reward[t] = values[arm]
+
+
+def _features(experiment: Experiment, stored: Mapping[int, bytes], steps: Steps) -> NDArray[np.float64] | None:
+    """Return the features of the decision of every step, as the policy gets them."""
+    schema = experiment.schema
+    if schema is None:
+        return None
+    blobs, size = [stored.get(position, b"") for position in steps.position.tolist()], 8 * len(schema.names)
+    fits = np.array([len(blob) == size for blob in blobs])
+    numbers = np.zeros((0, len(schema.names)))
+    if fits.all():
+        numbers = np.frombuffer(b"".join(blobs), dtype="<f8").reshape(-1, len(schema.names))
+        fits = schema.are_possible(numbers)
+    for position in steps.position[~fits][:1].tolist():
+        raise Mismatch(f"{experiment.name}: the decision of event {position} does not have the declared features.")
+    return schema.encoded(numbers)
 
 
 def impossible_number(experiment: int | str, position: int) -> Mismatch:
@@ -356,7 +382,8 @@ class Replay:
         full = any(experiment.full for experiment in self.experiments.values())
         self._summarize(full)
         positions = {key: (start, self.until[key]) for key, start in self.start.items()}
-        for n_events, chunk in chunks(self.store, positions, draws=draws, full=full):
+        features = any(experiment.schema is not None for experiment in self.experiments.values())
+        for n_events, chunk in chunks(self.store, positions, draws=draws, full=full, features=features):
             for experiment in self.experiments.values():
                 self._repeat(experiment, chunk)
             advance(n_events)
@@ -416,6 +443,7 @@ class Replay:
         if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
             which = steps.kind != DRAWN
             steps, order = steps[which], order[which]
+        steps.features = _features(experiment, chunk.features.get(key, {}), steps)
         stops, first = self._stops[key], 0
         while stops and len(order) and 2 * stops[0].position < order[-1]:  # what comes later is after this stop
             stop = stops.pop(0)
@@ -624,5 +652,6 @@ def rolled_back(store: Store, experiment: Experiment, policy: BasePolicy, positi
         slates[decision] = event
         rows.append((decision, EXPIRED, context, event.slate.arms[0], event.slate.propensities[0], 0.0))
     if rows:
-        follow(policy, Steps.of(sorted(rows), {}, slates=slates), lambda rewards: rewards)
+        features = np.zeros((len(rows), *policy.feature_shape)) if policy.n_features else None  # nothing is learned
+        follow(policy, Steps.of(sorted(rows), {}, slates=slates, features=features), lambda rewards: rewards)
     return policy

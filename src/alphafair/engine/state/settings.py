@@ -274,9 +274,9 @@ def checked_start(
         own = {name: value for name, value in ready.settings.items() if name not in NOT_SETTINGS}
         created = _created(type(ready), ready.n_contexts, arms, {**own, **settings}, features)
         if (created.n_features, created.feature_shape) != (ready.n_features, ready.feature_shape):
-            got = f"{ready.n_features} columns of {ready.settings.get('features_of', 'context')}"
+            allowed = f"a state with {created.n_features} columns of features of the context"
             repair = "Declare those that it was made with: see alphafair.values.FeatureSchema."
-            raise RequestError("bad_request", "start", f"a state with {created.n_features} columns", got, repair)
+            raise RequestError("bad_request", "start", allowed, f"shape {ready.feature_shape}", repair)
         differing = {
             name: value for name, value in settings.items() if created.settings.get(name) != ready.settings.get(name)
         }
@@ -320,8 +320,8 @@ def _created(
         _check_takes_features(kind)
         arguments["n_features"] = len(FeatureSchema(features).columns)
     elif "n_features" in parameters and parameters["n_features"].default is inspect.Parameter.empty:
-        repair = 'Pass, for example, features={"age": "number"}.'
-        raise RequestError("bad_request", "features", f"passed: {kind.name} requires them", None, repair)
+        example = 'Pass, for example, features={"age": "number"}.'
+        raise RequestError("bad_request", "features", f"passed: {kind.name} requires them", None, example)
     created: BasePolicy = kind(n_contexts, len(arms), **arguments)
     if created.n_features != arguments.get("n_features", 0):
         repair = "Choose another policy."

@@ -51,7 +51,7 @@ def status_of(experiment: Experiment, max_contexts: int) -> Status:
         period_ends=None if periods.next_boundary is None else date_of(periods.next_boundary),
         carry=periods.carry,
         periods=periods.all(experiment),
-        features=None if settings.schema is None else settings.schema.as_json,
+        features=None if experiment.schema is None else experiment.schema.as_json,
         unhealthy=experiment.unhealthy,
     )
 

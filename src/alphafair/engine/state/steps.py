@@ -19,7 +19,7 @@ from alphafair.policy import archive, slates
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
 from alphafair.run import has_whole_runs
-from alphafair.values import Decision, Feedback, Indices, SlateDecision, Vector
+from alphafair.values import Decision, DescribedDecision, DescribedSlate, Feedback, Indices, SlateDecision, Vector
 from alphafair.values.available import unpacked
 
 # kinds of steps: what settled a decision, by its place in SOURCES, and what else can happen to one
@@ -41,7 +41,8 @@ class Steps:
     `reward` is in the units of the experiment; under full information it is the reward of the drawn arm. `at` is the
     time of the event, `since` the time from which the decision of a reward has waited, both in microseconds. By
     position, `masks` has the available arms of a draw where not all were, `full` the distribution and the rewards of
-    all arms, `slates` what became of a slate, whose `arm` and `propensity` are those of slot 1. A decision appears as
+    all arms, `slates` what became of a slate, whose `arm` and `propensity` are those of slot 1. `features` has a row
+    per step, as the policy gets them, where decisions have features. A decision appears as
     DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity is to be recomputed.
     """
 
@@ -56,6 +57,7 @@ class Steps:
     masks: Mapping[int, bytes] = field(default_factory=dict)
     full: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
     slates: Mapping[int, SlateEvent] = field(default_factory=dict)
+    features: NDArray[np.float64] | None = None
 
     @classmethod
     def of(
@@ -65,6 +67,7 @@ class Steps:
         at: int = 0,
         since: Sequence[int] = (),
         slates: Mapping[int, SlateEvent] | None = None,
+        features: NDArray[np.float64] | None = None,
     ) -> Self:
         """Make steps from rows of the first six columns, of one time; `since` has a time per reward of a client."""
         position, kind, context, arm, propensity, reward = zip(*rows, strict=True)
@@ -84,11 +87,12 @@ class Steps:
             waits,
             full=full,
             slates=slates or {},
+            features=features,
         )
 
     @classmethod
     def joined(cls, parts: Sequence[Steps]) -> Self:
-        """Make steps from consecutive parts, to be counted: without masks; only slates have the rewards of all arms."""
+        """Make steps from consecutive parts, to be counted: without masks or features; all rewards only of slates."""
         names = ("position", "kind", "context", "arm", "propensity", "reward", "at", "since")
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         slates = {position: event for part in parts for position, event in part.slates.items()}
@@ -111,6 +115,7 @@ class Steps:
             self.masks,
             self.full,
             self.slates,
+            None if self.features is None else self.features[which],
         )
 
     @property
@@ -186,7 +191,7 @@ def follow(
     if policy.feedback is Feedback.BANDIT and policy.traits.contexts_apart and has_whole_runs(policy):
         if (n_contexts := int(steps.context.max()) + 1) > policy.n_contexts:
             policy.grow(n_contexts=n_contexts)
-        log = LogSteps.learning(steps.context, steps.arm, steps.propensity, rewards)
+        log = LogSteps.learning(steps.context, steps.arm, steps.propensity, rewards, steps.features)
         log = log._replace(steps=actions, drawn=drawn)
         if masks:
             log.mask_of[list(masks)] = np.arange(len(masks))
@@ -198,9 +203,12 @@ def follow(
     for t, (action, context, arm, propensity) in enumerate(rows):
         if context >= policy.n_contexts:
             policy.grow(n_contexts=context + 1)
-        decision = Decision(context, arm, propensity, cast(Vector, None))
+        decision, described = Decision(context, arm, propensity, cast(Vector, None)), {}
+        if steps.features is not None:
+            described = {"features": steps.features[t]}
+            decision = DescribedDecision(*decision, **described)
         if action == DRAW:
-            drawn[t] = policy.probabilities(context, available=masks.get(t))[arm]
+            drawn[t] = policy.probabilities(context, available=masks.get(t), **described)[arm]
         elif action == EXPECT:
             policy.expect(decision)
         elif action == FORGO:
@@ -218,12 +226,15 @@ def _follow_slate(policy: BasePolicy, steps: Steps, t: int, to_unit: Callable[[A
     position, context, action = int(steps.position[t]), int(steps.context[t]), steps.actions[t]
     event = steps.slates[position]
     asked, arms, propensities = event.slate
-    decision = SlateDecision(context, arms, propensities, cast(Vector, None))
+    decision, described = SlateDecision(context, arms, propensities, cast(Vector, None)), {}
+    if steps.features is not None:
+        described = {"features": steps.features[t]}
+        decision = DescribedSlate(*decision, **described)
     if context >= policy.n_contexts:
         policy.grow(n_contexts=context + 1)
     if action == DRAW:
         among = unpacked(steps.masks[position], policy.n_arms) if position in steps.masks else None
-        found = policy.probabilities(context, k=asked, available=among)
+        found = policy.probabilities(context, k=asked, available=among, **described)
         same = found[list(arms)].tolist() == [*propensities] and abs(found.sum() - len(arms)) <= 1e-6 * len(arms)
         drawn[t] = steps.propensity[t] if same and len({*arms}) == len(arms) else -1.0
     elif action == EXPECT:

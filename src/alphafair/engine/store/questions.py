@@ -218,6 +218,21 @@ def full_rewards(store: Store, low: int, high: int) -> dict[int, dict[int, tuple
     return found
 
 
+def features(store: Store, low: int, high: int) -> dict[int, dict[int, bytes]]:
+    """Return, by experiment and position, the features of the decisions that events are about."""
+    questions = ["select experiment, position, features from decision where event between :low and :high"]
+    questions += [
+        f"""select e.experiment, e.position, d.features from {table} e join decision d on d.event = e.decision
+        where e.event between :low and :high"""
+        for table in ("activation", "reward", "slate_reward")
+    ]
+    found: dict[int, dict[int, bytes]] = {}
+    for question in questions:
+        for key, position, blob in store.rows(f"{question} and features is not null", low=low, high=high):
+            found.setdefault(key, {})[position] = blob
+    return found
+
+
 def has_slates(store: Store) -> bool:
     """Return whether any decision shows several arms."""
     return bool(store.rows("select 1 from decision d where d.slate is not null limit 1"))
