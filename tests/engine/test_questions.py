@@ -424,7 +424,18 @@ def test_exports_and_the_log(tables: Tables) -> None:
             if (r and (r.reward is not None or r.rewards is not None)) or any(s.rewards for s in tables.settled(d)):
                 rewards = (None, None) if r is None else (r.reward, r.rewards)
                 rewarded.append(
-                    (d.context, d.arm, *rewards, d.propensity, d.at, d.policy_version, d.available, d.slate, slots)
+                    (
+                        d.context,
+                        d.arm,
+                        *rewards,
+                        d.propensity,
+                        d.at,
+                        d.policy_version,
+                        d.available,
+                        d.features,
+                        d.slate,
+                        slots,
+                    )
                 )
         assert same(questions.rewarded(store, head.key), rewarded)
         assert same(questions.rewarded(store, head.key, 5), rewarded[-5:])

@@ -26,6 +26,7 @@ from alphafair.engine.store.slates import Slate
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.extras import polars as pl
 from alphafair.values.available import ALL, AvailableArms, SetNumbers, unpacked
+from alphafair.values.features import FEATURE, FeatureSchema
 
 if TYPE_CHECKING:
     from alphafair.values import Log
@@ -109,6 +110,12 @@ def _live_arms(state: bytes, n_arms: int) -> Sequence[int]:
         return range(n_arms)
 
 
+def features_of(experiment: Exported) -> FeatureSchema | None:
+    """Return the features that decisions have, if any."""
+    declared = json.loads(experiment.changes[0].body).get("features")
+    return None if declared is None else FeatureSchema(declared)
+
+
 def _period_numbers(experiment: Exported) -> Callable[[int], int]:
     """Return the function from the position of a reward to the number of the period whose books it is in."""
     begun = [change for change in experiment.changes if change.kind == "new_period"]
@@ -130,10 +137,14 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
     if not seen:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    contexts, arms, rewards, propensities, at, versions, masks, slots, decisions = map(list, zip(*seen, strict=True))
-    over_time, of_slates = ArmsOverTime(experiment), dict[str, Any]()
+    columns = map(list, zip(*seen, strict=True))
+    contexts, arms, rewards, propensities, at, versions, masks, features, slots, decisions = columns
+    over_time, others, declared = ArmsOverTime(experiment), dict[str, Any](), features_of(experiment)
+    if declared is not None:
+        numbers = np.frombuffer(b"".join(features), dtype="<f8").reshape(-1, len(declared.names))
+        others["features"] = declared.encoded(numbers)
     if experiment.has_slates:
-        of_slates = {"positions": np.array(slots, dtype=np.int32), "decisions": np.array(decisions, dtype=np.int32)}
+        others |= {"positions": np.array(slots, dtype=np.int32), "decisions": np.array(decisions, dtype=np.int32)}
     return Log(
         np.array(contexts, dtype=np.int32),
         np.array(arms, dtype=np.int32),
@@ -143,7 +154,7 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
         arm_labels=over_time.labels,
         timestamps=np.array(at, dtype="datetime64[us]"),
         available=over_time.available(versions, masks),
-        **of_slates,
+        **others,
     )
 
 
@@ -193,13 +204,26 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
         "period": pl.Int64,
         "policy_version": pl.Int64,
         "available": pl.String if format == "csv" else pl.List(pl.String),
+        **_feature_types(features_of(experiment)),
     }
+
+
+def _feature_types(declared: FeatureSchema | None) -> dict[str, Any]:
+    """Return a column per feature: numbers, or labels."""
+    kinds = {} if declared is None else declared.declared
+    return {FEATURE + name: pl.Float64 if isinstance(kind, str) else pl.String for name, kind in kinds.items()}
+
+
+def _feature_columns(declared: FeatureSchema, blobs: Sequence[bytes]) -> list[list[Any]]:
+    """Return the values of every feature: None where one is missing."""
+    values = [declared.values(np.frombuffer(blob, dtype="<f8")) for blob in blobs]
+    return [[each[name] for each in values] for name in declared.names]
 
 
 def pages(store: Store, experiment: Exported, until: int, format: str) -> Iterator[pl.DataFrame]:
     """Yield the decisions up to a position, some at a time; under full information rewards are lists."""
     columns, after, over_time = schema(experiment, format), 0, ArmsOverTime(experiment)
-    number_of = _period_numbers(experiment)
+    number_of, declared = _period_numbers(experiment), features_of(experiment)
     with store.reader() as reader:
         while rows := questions.exported(reader, experiment.key, after, until, PAGE_ROWS):
             begin, after = after, rows[-1][0]
@@ -215,8 +239,14 @@ def pages(store: Store, experiment: Exported, until: int, format: str) -> Iterat
             arms = [over_time.labels[arm] for arm in arms]
             period = [None if value is None else number_of(at) for value, at in zip(reward, settled, strict=True)]
             available = over_time.column(over_time.available(versions, masks), format)
+            features: list[list[Any]] = []
+            if declared is not None:
+                blobs = questions.decided_features(reader, experiment.key, begin, after)
+                features = _feature_columns(declared, [blobs[position] for position in seq])
             page = (seq, ids, contexts, arms, propensities, *of_slates, reward, *rest, period, versions, available)
-            yield pl.DataFrame(dict(zip(columns, page, strict=True)), schema_overrides=columns, strict=False)
+            yield pl.DataFrame(
+                dict(zip(columns, (*page, *features), strict=True)), schema_overrides=columns, strict=False
+            )
 
 
 def _slots(row: tuple[Any, ...], settled: Sequence[questions.Settlement]) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
@@ -271,11 +301,13 @@ def write_log(
 def _write_text(found: Iterator[pl.DataFrame], columns: dict[str, Any], file: IO[bytes], format: str) -> None:
     from alphafair.tables import escape_formulas
 
+    labels = [name for name, kind in columns.items() if name.startswith(FEATURE) and kind == pl.String]
+    texts = ["id", "context", "arm", *labels]
     if format == "csv":
-        file.write((",".join(columns) + "\n").encode())
+        pl.DataFrame(schema=columns).write_csv(file)  # names may need quotes
     for page in found:
         if format == "csv":
-            page.with_columns(escape_formulas(pl.col("id", "context", "arm"))).write_csv(file, include_header=False)
+            page.with_columns(escape_formulas(pl.col(texts))).write_csv(file, include_header=False)
         else:
             page.write_ndjson(file)
 

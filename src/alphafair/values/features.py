@@ -31,6 +31,7 @@ NUMBER, OPTIONAL = "number", "number?"
 OTHER: Final = "*"  # the category of every value that has none of its own
 KINDS: Final = f'"{NUMBER}", "{OPTIONAL}" or a list of 2 to {MOST_LABELS} labels'
 A_NUMBER: Final = f"a finite number of at most {validate.ANY_FEATURE:g} in size, or a boolean"
+FEATURE: Final = "feature."  # in an exported log, before the name of a feature
 NOT_A_CODE: Final = -1.0  # in place of the number of a category
 
 

@@ -31,7 +31,7 @@ from alphafair.tables import (
 )
 from alphafair.values.arrays import Indices, Vector
 from alphafair.values.available import ALL, MOST_CELLS, AvailableArms, SetNumbers
-from alphafair.values.features import OPTIONAL, OTHER, FeatureSchema
+from alphafair.values.features import FEATURE, OPTIONAL, OTHER, FeatureSchema
 
 AVAILABLE = "available"  # the column that is read by default where a table has it
 EXPORTED = [  # the columns of a log that an engine exports
@@ -40,7 +40,6 @@ EXPORTED = [  # the columns of a log that an engine exports
 ]
 EXPORTED_EARLIER = [name for name in EXPORTED if name != "period"]  # by versions without periods
 EXPORTED_SLATES = [*EXPORTED[:5], "slot", "k", *EXPORTED[5:]]  # where some decision showed several arms
-FEATURE = "feature."  # in an exported log, before the name of a feature
 FILL_IN = "Fill it in or delete that row."
 REPAIR = "Correct it, delete that row, or pass the name of another column."
 DATES = "Write dates as 2024-05-31 or 2024-05-31T12:00:00, all in one form."

@@ -460,6 +460,12 @@ def exported(store: Store, key: int, after: int, until: int, limit: int) -> list
     return store.rows(question, end=until, limit=limit, **between(store, key, after, until))
 
 
+def decided_features(store: Store, key: int, after: int, until: int) -> dict[int, bytes]:
+    """Return the features of decisions after one position and up to another, by position."""
+    question = "select d.position, d.features from decision d where {within d} and d.features is not null"
+    return dict(store.rows(question, **between(store, key, after, until)))
+
+
 class Settlement(NamedTuple):
     """One event of a slate: the rewards it brought, or its end without the others."""
 
@@ -529,10 +535,10 @@ def decision_time(store: Store, key: int, position: int) -> int | None:
 def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[Any, ...]]:
     """Return what `read_log` takes of the decisions that have a reward: with `latest`, only of so many, the last ones.
 
-    That is context, arm, reward, rewards, propensity, at, policy_version, available and slate, and of slates without
-    full information the rewards by slot.
+    That is context, arm, reward, rewards, propensity, at, policy_version, available, features and slate, and of slates
+    without full information the rewards by slot.
     """
-    fields = "d.context, d.arm, {}, d.propensity, d.at, d.policy_version, d.available, d.slate, d.event"
+    fields = "d.context, d.arm, {}, d.propensity, d.at, d.policy_version, d.available, d.features, d.slate, d.event"
     question = f"""select {fields.format("r.reward, r.rewards")} from decision d join reward r on r.decision = d.event
         where {{within d}} and (r.reward is not null or r.rewards is not null) order by d.event desc limit :limit"""
     of_slates = f"""select {fields.format("null, null")} from decision d where {{within d}} and d.slate is not null
