@@ -30,6 +30,8 @@ export interface NewExperiment {
   period_start?: string;
   /** The part of what was earned that counts in the next period. Default: 0.5. */
   carry?: number;
+  /** Features of every decision by name: "number", "number?" if it may be missing, or a list of labels, in which "*" stands for all others. */
+  features?: Record<string, string | string[]>;
   /** Settings of the policy. */
   settings?: Record<string, boolean | number | string>;
 }
@@ -44,7 +46,7 @@ export interface GroupsOfArms {
   pull_floor?: number | Record<string, number> | null;
 }
 
-/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. */
+/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. */
 export interface ExperimentAnswer {
   name: string;
   policy: string;
@@ -79,6 +81,7 @@ export interface ExperimentAnswer {
   period_ends: string | null;
   carry: number;
   periods: PeriodStatus[];
+  features: Record<string, string | string[]> | null;
   unhealthy: string | null;
 }
 
@@ -169,6 +172,8 @@ export interface DecisionRequest {
   deferred?: boolean;
   /** Show so many different arms. Left out: one arm, as `arm`. */
   k?: number | null;
+  /** A value per declared feature: a number, a boolean or a label; null where it is missing. */
+  features?: Record<string, unknown> | null;
 }
 
 /** The arm, and its probability. `source` is left out where the policy drew it; else it is who decided. */
