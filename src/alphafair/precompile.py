@@ -21,6 +21,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the bran
     "groups": {"groups": Groups(["a", "a", "b"], pull_floor={"a": 0.1})},
     "features": {"n_features": 2},
     "welfare": {"alpha": 2.0},
+    "sides": {"context_weight": 0.25},
 }
 SLATES = "slates"  # the flag of the kernels of decisions of several arms, compiled only where they are used
 
@@ -57,9 +58,10 @@ def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
         algorithm = kind.algorithm[feedback] if isinstance(kind.algorithm, Mapping) else kind.algorithm
         flags = sorted(flag.lower() for flag in algorithm.flags if flag.lower() in NEEDED)
         for n in range(len(flags) + 1):
-            found += [Kernels(policy, feedback.value, frozenset(some)) for some in combinations(flags, n)]
+            some = (Kernels(policy, feedback.value, frozenset(chosen)) for chosen in combinations(flags, n))
+            found += [each for each in some if "sides" not in each.flags or "welfare" in each.flags]
     if slates and kind.traits.slates:
-        found += [each._replace(flags=each.flags | {SLATES}) for each in found]
+        found += [each._replace(flags=each.flags | {SLATES}) for each in found if "sides" not in each.flags]
     return found
 
 

@@ -321,6 +321,8 @@ def _shown(policy: Policy, k: ArrayLike, stream: Stream) -> Indices:
         found = validate.indices("k", k, None, n_entries=n_rounds, low=1)
     if policy.groups is not None and policy.groups.floored and int(found.max()) > 1:
         raise InvalidArgument("k", "1 with a pull_floor by group", k, "Pass one pull_floor for all arms.")
+    if isinstance(policy, BasePolicy) and policy._sided() and int(found.max()) > 1:
+        raise InvalidArgument("k", "1 for a policy that is fair to contexts too", k, "Leave it out.")
     return np.asarray(np.minimum(found, stream.n_arms), dtype=np.int32)
 
 

@@ -47,18 +47,34 @@ DOES = {
 KEEPS = {"snapshot", "restore", "fresh"}
 OF_ITS_CLASS = {"traits", "algorithm", "welfare_algorithm"}
 RUNS_IT = {"stepper"}
+SIDES = {"context_weight", "context_weights", "context_accounts", "context_entry_accounts"}  # of policies fair to both
+CHANGES_THEM = {"set_sides", "sides_algorithm"}
 
 
 def test_a_policy_shows_what_its_users_need() -> None:
     shown = {name for name in dir(AlphaFairAdaptive(2, 3)) if not name.startswith("_")}
-    assert shown == FACTS | LEARNED | DOES | KEEPS | OF_ITS_CLASS | RUNS_IT | {"features_of", "regressor"}
+    assert shown == FACTS | LEARNED | DOES | KEEPS | OF_ITS_CLASS | RUNS_IT | SIDES | CHANGES_THEM | {
+        "features_of",
+        "regressor",
+    }
 
 
 def test_others_add_little_of_their_own() -> None:
     for kind in POLICIES.values():
         settings = next(iter(kind.traits.variants(2, 3).values()))
         shown = {name for name in dir(kind(2, 3, **settings)) if not name.startswith("_")}
-        others = shown - FACTS - LEARNED - DOES - KEEPS - OF_ITS_CLASS - RUNS_IT - {*inspect.signature(kind).parameters}
+        others = (
+            shown
+            - FACTS
+            - LEARNED
+            - DOES
+            - KEEPS
+            - OF_ITS_CLASS
+            - RUNS_IT
+            - SIDES
+            - CHANGES_THEM
+            - {*inspect.signature(kind).parameters}
+        )
         assert len(others) <= 4, kind
 
 

@@ -81,6 +81,13 @@ MEANINGS = {
     "variation": "V_j, the sum of squares of what the context's learner did not foresee",
     "learner_root": "U when it was last added up",
     "learner_peak": "W at that time",
+    # a second side: alphafair.math.two_sides
+    "context_account": "U_j: the initial 1 and what visitors of the context were given",
+    "context_entry": "U_j at the start of the period",
+    "context_rounds": "n_j, the rounds of the context; a period carries a part of them",
+    "context_part": "q_j, the fixed weight of the context; 0 if contexts are weighed by their rounds",
+    "weighed": "t, the sum of n_j",
+    "context_logs": "the sum of n_j ln U_j, or of q_j ln U_j with fixed weights",
     # Hedge and FairCB
     "reward_sums": "G, the sum of rewards that the arm would have earned",
     "floor": "nu in force: lower than `pull_share` while the frequencies of contexts are being learned",
@@ -125,12 +132,14 @@ class Entry(NamedTuple):
 def algorithms() -> Iterator[tuple[type[BasePolicy], str, Algorithm]]:
     """Every class, the feedback where it has several and the alpha where that matters, and its algorithm."""
     for kind in CLASSES.values():
-        for found, alpha in ((kind.algorithm, "alpha < 1"), (kind.welfare_algorithm, "alpha from 1 on")):
+        sides = getattr(kind, "sides_algorithm", None)
+        kinds = (kind.algorithm, "alpha < 1"), (kind.welfare_algorithm, "alpha from 1 on"), (sides, "fair to contexts")
+        for found, alpha in kinds:
             alpha = alpha if kind.welfare_algorithm is not None else ""
             if isinstance(found, Algorithm):
                 yield kind, alpha, found
             elif found is not None:
-                for feedback in Feedback:
+                for feedback in [each for each in Feedback if each in found]:
                     yield kind, ", ".join(filter(None, [f"{feedback.value} feedback", alpha])), found[feedback]
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math import predictor
+from alphafair.math import predictor, two_sides
 from alphafair.math.adahedge import add_gap, share
 from alphafair.math.capped import favorites, frame, inclusion
 from alphafair.math.distributions import draw_arm
@@ -45,6 +45,7 @@ from alphafair.math.gradient_ascent import (
     added_bound,
     ascend_capped,
     ascend_on_floors,
+    bound_on_joint_welfare,
     close_epoch,
     count_shown,
     in_slopes,
@@ -69,14 +70,23 @@ from alphafair.math.predictor import (
     start_predictor,
 )
 from alphafair.math.slates import draw_slate as draw_from
-from alphafair.math.utility import admit_accounts, check_slopes, open_accounts, reopen_accounts, set_entry_accounts
+from alphafair.math.two_sides import check_sides, joint_welfare, pay_context, start_sides, sum_logs, write_prices
+from alphafair.math.utility import (
+    admit_accounts,
+    check_slopes,
+    open_accounts,
+    reopen_accounts,
+    reopen_relative,
+    set_entry_accounts,
+)
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.memory import Layout
 from alphafair.values.arrays import Vector, positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
-WELFARE = True  # False in machine code for policies with alpha < 1
+WELFARE = True  # False in machine code for policies with alpha < 1 and without a second side
+SIDES = True  # False in machine code for policies without a second side
 ROUNDING = 1e-12
 
 S = predictor.SETTINGS
@@ -87,6 +97,10 @@ K = positions(predictor.CONTEXT_SCALARS, "squared_norms", "shown", "reach", "clo
 K1 = positions(predictor.CONTEXT_SCALARS, "squared_norms", "shown", "reach", "reopened")  # for alpha >= 1
 C = positions(predictor.CONTEXTS, "x")
 T = positions(predictor.SCRATCH, "step", "held")
+N2 = positions(N1, *two_sides.TOTALS._fields)  # with a second side, for every alpha
+K2 = positions(K1, *two_sides.OWN._fields)
+T2 = positions(T, "price")
+P2 = positions(predictor.PARTS, "money")
 
 
 @kernel
@@ -94,6 +108,10 @@ def prepare(memory, context):
     """Write a, uniform on the largest w m, to `scores`."""
     predict(memory, context, memory.scalars[N.largest])
     predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        slope = memory.scratch[T2.price]
+        totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
+        memory.parts[P2.money] = write_prices(memory.groups, memory.arms, memory.settings, totals, own, slope)
     n, best, ties = scores.shape[0], 0.0, 0.0
     for i in range(n):
         scores[i] = slope[i] * predicted[i]
@@ -118,7 +136,7 @@ def held_back(groups):
 @kernel
 def share_of_ascent(memory):
     """Return h."""
-    if WELFARE and memory.settings[S.alpha] >= 1.0:
+    if WELFARE and memory.settings[S.on_welfare] > 0.0:
         return share(memory.scalars[N1.ahead], memory.scalars[N1.gaps])
     return memory.scalars[N.share]
 
@@ -140,9 +158,11 @@ def learn(memory, context, probabilities, rewards):
     """Update the mixture, Algorithm 1 and the predictor, then the accounts."""
     n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
     scores, slope = memory.scratch[T.scores], memory.arms[A.slope]
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        slope = memory.scratch[T2.price]
     x = memory.contexts[context, C.x]
-    on_welfare = WELFARE and memory.settings[S.alpha] >= 1.0
-    scale, u = prices(memory)
+    on_welfare = WELFARE and memory.settings[S.on_welfare] > 0.0
+    scale, u = prices(memory, context)
     h, ahead, both, drift = share_of_ascent(memory), 0.0, 0.0, 0.0
     part, (floor, keep) = at_stake(memory.groups) * scale, held_back(memory.groups)
     for i in range(n):
@@ -164,9 +184,17 @@ def learn(memory, context, probabilities, rewards):
 
 
 @kernel
-def prices(memory):
-    """Return the factors `scale` and u of `alphafair.math.floors.price_units`, both 1 below alpha = 1."""
-    if WELFARE and memory.settings[S.alpha] >= 1.0:
+def prices(memory, context):
+    """Return the factors `scale` and u of `alphafair.math.floors.price_units`, both 1 below alpha = 1.
+
+    With a context weight gains are those of W_2, and u is 1/W_2.
+    """
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
+        unit, money = memory.scalars[N1.unit], memory.parts[P2.money]
+        welfare = joint_welfare(memory.groups, memory.arms, memory.settings, unit, totals, own, money)
+        return welfare / money, 1.0 / welfare
+    if WELFARE and memory.settings[S.on_welfare] > 0.0:
         unit, first = memory.scalars[N1.unit], memory.scalars[N1.first_welfare]
         return price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
     return 1.0, 1.0
@@ -179,7 +207,7 @@ def update_share(memory, u, h, ahead, both):
     # the first step has full length for any d, so it must not come from rounding or underflow
     if not abs(ahead) > max(ROUNDING * both, LEAST_REWARD):
         numbers[N.drift] += u * abs(ahead)
-    elif WELFARE and memory.settings[S.alpha] >= 1.0:
+    elif WELFARE and memory.settings[S.on_welfare] > 0.0:
         gaps = add_gap(numbers[N1.ahead], numbers[N1.gaps], ahead)
         numbers[N1.bound] += u * 2.0 * (gaps - numbers[N1.gaps])
         numbers[N1.gaps] = gaps
@@ -210,10 +238,15 @@ def predict_and_earn(memory, context, probabilities, rewards):
         for i in range(n):
             remember(memory.arms, rows, age, i, rewards[i] - mean)
     own[K.visits] += 1.0
-    if WELFARE and memory.settings[S.alpha] >= 1.0:
+    if WELFARE and memory.settings[S.on_welfare] > 0.0:
         numbers[N1.unit] = earn_together(
             memory.groups, memory.arms, A.earned, memory.settings, numbers[N1.unit], probabilities, rewards
         )
+        if SIDES and memory.settings[S.sided] > 0.0:
+            paid = 0.0
+            for i in range(n):
+                paid += probabilities[i] * rewards[i]
+            pay_context(memory.settings, numbers[N2.weighed :], own[K2.context_account :], paid)
     else:
         earn_together(memory.groups, memory.arms, A.earned, memory.settings, 1.0, probabilities, rewards)
 
@@ -247,7 +280,7 @@ def learn_slate(memory, context, k, probabilities, rewards):
     """The same as `learn` for a slate of k arms."""
     n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
     scores, slope, x = memory.scratch[T.scores], memory.arms[A.slope], memory.scratch[T.held]
-    floor, (scale, u), h = memory.groups.numbers[F.arm_floor], prices(memory), share_of_ascent(memory)
+    floor, (scale, u), h = memory.groups.numbers[F.arm_floor], prices(memory, context), share_of_ascent(memory)
     keep, top, reach = frame(n, k, floor)
     ahead, both, drift = 0.0, 0.0, 0.0
     for i in range(n):
@@ -302,9 +335,37 @@ def admit_on_welfare(memory: Any, n_kept: int, some_left: bool, entries: Vector)
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K1, n_kept, some_left)
 
 
+def of_sides(memory: Any) -> tuple[Any, Any, Any]:
+    """Return the settings, the totals of all contexts, and the accounts and rounds of each, for `two_sides`."""
+    return memory.settings, memory.scalars[N2.weighed :], memory.context_scalars[:, K2.context_account :]
+
+
+def start_two_sided_contexts(memory: Any) -> None:
+    """Start uniform, with accounts of 1."""
+    start_contexts(memory)
+    start_sides(of_sides(memory)[2])
+
+
+def change_two_sided(memory: Any) -> None:
+    """After a change of alpha, of a context weight or of weights: norms, gaps and the bound start anew."""
+    restart(memory, N2, K2)
+    sum_logs(*of_sides(memory))
+
+
+def admit_two_sided(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """Admit arms as for alpha >= 1; norms and the bound start anew, because W_2 may have fallen."""
+    admit_on_welfare(memory, n_kept, some_left, entries)
+    restart(memory, N2, K2)
+
+
+def check_two_sided(memory: Any) -> str | None:
+    """Check the same, and the accounts of contexts."""
+    return check_memory(memory) or check_sides(*of_sides(memory)[1:])
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts, and that counts are finite and not negative."""
-    on_welfare = memory.settings[S.alpha] >= 1.0
+    on_welfare = memory.settings[S.on_welfare] > 0.0
     own = [N1.gaps, N1.bound, N1.first_welfare] if on_welfare else [N.spread, N.share]
     counts = memory.scalars[[N.rounds, *own]]
     if not np.isfinite(memory.scalars).all() or min(counts.min(), memory.context_scalars.min()) < 0.0:
@@ -333,7 +394,7 @@ ALGORITHM = Algorithm(
     alpha_changed=lambda memory: restart_certificate(memory, N, K),
     check=check_memory,
     new_period=lambda memory: restart(memory, N, K),
-    flags=("GROUPS", "FEATURES", "WELFARE"),
+    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES"),
 )
 ON_WELFARE = replace(
     ALGORITHM,
@@ -346,14 +407,30 @@ ON_WELFARE = replace(
 )
 
 
+TWO_SIDED = replace(
+    ON_WELFARE,
+    layout=Layout(S, N2, A, K2, C, T2, P2, only_with_groups="earned"),
+    start_contexts=start_two_sided_contexts,
+    admit=admit_two_sided,
+    reopen=lambda memory, columns: reopen_relative(memory, N2.unit),
+    alpha_changed=change_two_sided,
+    new_period=lambda memory: restart(memory, N2, K2),
+    check=check_two_sided,
+    of_sides=of_sides,
+)
+
+
 def surrogate_regret_bound(memory: Any) -> float | None:
     """Return an upper bound of the regret in sum_t <g, x> against policies fixed per epoch.
 
-    None if a context has shown different numbers of arms.
+    None if a context has shown different numbers of arms. With a context weight, in units of ln W_2, and None unless
+    the weights of contexts are fixed.
     """
     own, numbers, alpha = memory.context_scalars, memory.scalars, memory.settings[S.alpha]
     if numbers[N.outside] > 0.0:
         return None
+    if memory.settings[S.context_weight] > 0.0:
+        return bound_on_joint_welfare(numbers, N1) if memory.settings[S.fixed_weights] > 0.0 else None
     if alpha >= 1.0:
         return in_slopes(numbers, N1, alpha)
     roots = 2.0 * (own[:, K.reach] * np.sqrt(own[:, K.squared_norms])).sum() + own[:, K.closed_roots].sum()

@@ -22,11 +22,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
 from alphafair.groups import Groups, Labels
 from alphafair.jit import kernel
+from alphafair.math import two_sides
 from alphafair.math.capped import frame, inclusion
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import F, earn_together, keep_floors, mask_and_keep_floors, price_units
@@ -34,6 +36,7 @@ from alphafair.math.gradient_ascent import (
     added_bound,
     ascend_capped,
     ascend_on_floors,
+    bound_on_joint_welfare,
     close_epoch,
     count_shown,
     in_slopes,
@@ -45,27 +48,29 @@ from alphafair.math.gradient_ascent import (
     within_cap,
 )
 from alphafair.math.slates import draw_slate as draw_from
+from alphafair.math.two_sides import check_sides, joint_welfare, pay_context, start_sides, sum_logs, write_prices
 from alphafair.math.utility import (
     ACCOUNT,
-    SETTINGS,
     account_settings,
     admit_accounts,
     check_slopes,
     open_accounts,
     played_alpha,
     reopen_accounts,
+    reopen_relative,
     set_entry_accounts,
 )
 from alphafair.policy.algorithm import Algorithm
-from alphafair.policy.base import BasePolicy
 from alphafair.policy.memory import Layout
+from alphafair.policy.two_sides import TwoSided, side_settings
 from alphafair.values import Feedback, State, Traits
 from alphafair.values.arrays import Matrix, Vector, positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
-WELFARE = True  # False in machine code for policies with alpha < 1
+WELFARE = True  # False in machine code for policies with alpha < 1 and without a context weight
+SIDES = True  # False in machine code for policies without a context weight
 
-S = SETTINGS
+S = two_sides.SETTINGS
 N = positions("drift", "outside")
 N1 = positions(N, "bound", "unit", "first_welfare")  # for alpha >= 1
 A = positions(ACCOUNT, "earned")
@@ -73,6 +78,9 @@ K = positions("squared_norms", "shown", "reach", "closed_roots", "closed_norms")
 K1 = positions("squared_norms", "shown", "reach", "reopened")  # for alpha >= 1
 C = positions("x")  # of a context, by arm
 T = positions("step", "held")  # scratch
+N2 = positions(N1, *two_sides.TOTALS._fields)  # with a context weight, for every alpha
+K2 = positions(K1, *two_sides.OWN._fields)
+T2 = positions(T, "price")
 
 
 @kernel
@@ -88,29 +96,52 @@ def draw(memory, context, uniform, out):
 
 
 @kernel
+def prices(memory, context):
+    """Return the factor that makes gains of slopes, and u (see `gradient_ascent`); with a context weight, write prices.
+
+    Prices then take the place of slopes.
+    """
+    if SIDES and memory.settings[S.sided] > 0.0:
+        totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
+        unit, price = memory.scalars[N1.unit], memory.scratch[T2.price]
+        money = write_prices(memory.groups, memory.arms, memory.settings, totals, own, price)
+        welfare = joint_welfare(memory.groups, memory.arms, memory.settings, unit, totals, own, money)
+        return welfare / money, 1.0 / welfare
+    if WELFARE and memory.settings[S.on_welfare] > 0.0:
+        unit, first = memory.scalars[N1.unit], memory.scalars[N1.first_welfare]
+        return price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
+    return 1.0, 1.0
+
+
+@kernel
 def take_step(memory, context, rewards):
     """S_j += ||g||^2 ;  x^j <- projection of x^j + g/sqrt(S_j)."""
-    x, slope, own = memory.contexts[context, C.x], memory.arms[A.slope], memory.context_scalars[context]
-    alpha, before, step = memory.settings[S.alpha], own[K.squared_norms], memory.scratch[T.step]
-    if WELFARE and alpha >= 1.0:
-        unit, first = memory.scalars[N1.unit], memory.scalars[N1.first_welfare]
-        scale, u = price_units(memory.groups, memory.arms, unit, first, alpha)
-        after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
-        if after > before:
-            memory.scalars[N1.bound] += added_bound(u, before, after, own[K1.reopened])
-            own[K1.reopened] = 0.0
-    else:
-        after = ascend_on_floors(memory.groups, slope, 1.0, x, before, rewards, step, x)
+    x, own = memory.contexts[context, C.x], memory.context_scalars[context]
+    before, step = own[K.squared_norms], memory.scratch[T.step]
+    scale, u = prices(memory, context)
+    slope = memory.arms[A.slope]
+    if SIDES and memory.settings[S.sided] > 0.0:
+        slope = memory.scratch[T2.price]
+    after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
+    if WELFARE and memory.settings[S.on_welfare] > 0.0 and after > before:
+        memory.scalars[N1.bound] += added_bound(u, before, after, own[K1.reopened])
+        own[K1.reopened] = 0.0
     own[K.squared_norms] = after
 
 
 @kernel
-def earn_round(memory, probabilities, rewards):
-    """R += x r."""
-    if WELFARE and memory.settings[S.alpha] >= 1.0:
+def earn_round(memory, context, probabilities, rewards):
+    """R += x r, and U_j += <x, r>."""
+    if WELFARE and memory.settings[S.on_welfare] > 0.0:
         memory.scalars[N1.unit] = earn_together(
             memory.groups, memory.arms, A.earned, memory.settings, memory.scalars[N1.unit], probabilities, rewards
         )
+        if SIDES and memory.settings[S.sided] > 0.0:
+            paid = 0.0
+            for i in range(rewards.shape[0]):
+                paid += probabilities[i] * rewards[i]
+            totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
+            pay_context(memory.settings, totals, own, paid)
     else:
         earn_together(memory.groups, memory.arms, A.earned, memory.settings, 1.0, probabilities, rewards)
 
@@ -120,7 +151,7 @@ def learn_in_order(memory, context, probabilities, rewards):
     """Take the ascent step, then add x r to the accounts."""
     count_shown(memory.scalars, N.outside, memory.context_scalars[context], K.shown, 1)
     take_step(memory, context, rewards)
-    earn_round(memory, probabilities, rewards)
+    earn_round(memory, context, probabilities, rewards)
 
 
 @kernel
@@ -128,7 +159,10 @@ def learn(memory, context, probabilities, rewards):
     """Learn from a decision that may be late or masked: add the drift first, which is zero if it is neither."""
     held, slope = memory.scratch[T.held], memory.arms[A.slope]
     size = 1.0
-    if WELFARE and memory.settings[S.alpha] >= 1.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
+        scale, u = prices(memory, context)
+        slope, size = memory.scratch[T2.price], scale * u
+    elif WELFARE and memory.settings[S.on_welfare] > 0.0:
         size = math.pow(memory.scalars[N1.first_welfare] / memory.scalars[N1.unit], memory.settings[S.alpha])
     draw(memory, context, 0.0, held)
     for i in range(rewards.shape[0]):
@@ -164,7 +198,7 @@ def learn_slate(memory, context, k, probabilities, rewards):
     )
     keep, top, reach = frame(n, k, floor)
     scale, u, size = 1.0, 1.0, 1.0
-    if WELFARE and alpha >= 1.0:
+    if WELFARE and alpha >= 1.0:  # a context weight does not go with slates
         scale, u = price_units(memory.groups, memory.arms, numbers[N1.unit], numbers[N1.first_welfare], alpha)
         size = math.pow(numbers[N1.first_welfare] / numbers[N1.unit], alpha)
     within_cap(x, top, held)
@@ -178,7 +212,7 @@ def learn_slate(memory, context, k, probabilities, rewards):
         numbers[N1.bound] += added_bound(u * reach, before, after, own[K1.reopened])
         own[K1.reopened] = 0.0
     own[K.squared_norms], own[K.reach] = after, reach
-    earn_round(memory, probabilities, rewards)
+    earn_round(memory, context, probabilities, rewards)
 
 
 def start(memory: Any) -> None:
@@ -205,6 +239,34 @@ def admit_on_welfare(memory: Any, n_kept: int, some_left: bool, entries: Vector)
     close_epoch(memory.contexts[:, C.x], memory.context_scalars, K1, n_kept, some_left)
 
 
+def of_sides(memory: Any) -> tuple[Any, Any, Any]:
+    """Return the settings, the totals of all contexts, and the accounts and rounds of each, for `two_sides`."""
+    return memory.settings, memory.scalars[N2.weighed :], memory.context_scalars[:, K2.context_account :]
+
+
+def start_two_sided_contexts(memory: Any) -> None:
+    """Start uniform, with accounts of 1."""
+    start_contexts(memory)
+    start_sides(of_sides(memory)[2])
+
+
+def change_two_sided(memory: Any) -> None:
+    """After a change of alpha, of the context weight or of weights: the bound starts anew."""
+    restart(memory, N2, K2)
+    sum_logs(*of_sides(memory))
+
+
+def admit_two_sided(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """Admit arms as for alpha >= 1; norms and the bound start anew, because W_2 may have fallen."""
+    admit_on_welfare(memory, n_kept, some_left, entries)
+    restart(memory, N2, K2)
+
+
+def check_two_sided(memory: Any) -> str | None:
+    """Check the slopes of accounts, and the accounts of contexts."""
+    return check_on_welfare(memory) or check_sides(*of_sides(memory)[1:])
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts."""
     return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha])
@@ -215,13 +277,18 @@ def check_on_welfare(memory: Any) -> str | None:
     return check_slopes(memory.arms[A.account], memory.arms[A.slope], memory.settings[S.alpha], memory.scalars[N1.unit])
 
 
-def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
+def variants(n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
     """Return the settings to test, by name."""
-    alone = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
-    return alone | {"nash": {"alpha": 1.0}, "two": {"alpha": 2.0}, "max-min": {"alpha": math.inf}}
+    weights = [1.0 + context for context in range(n_contexts)]
+    sides: dict[str, dict[str, Any]] = {
+        "two-sided": {"alpha": 1.0, "context_weight": 0.25},
+        "two-sided-weights": {"alpha": 0.5, "context_weight": 0.5, "context_weights": weights},
+    }
+    alone: dict[str, dict[str, Any]] = {"": {"alpha": 0.9}, "half": {"alpha": 0.5}}
+    return alone | {"nash": {"alpha": 1.0}, "two": {"alpha": 2.0}, "max-min": {"alpha": math.inf}} | sides
 
 
-class AlphaFair(BasePolicy):
+class AlphaFair(TwoSided):
     """Maximize the alpha-fair utility of the rewards of every arm over the whole run, with full information.
 
     The utility is linearized at the current accounts: in round t, context j, the gain of arm i is
@@ -247,6 +314,12 @@ class AlphaFair(BasePolicy):
         account. Above 64, inf included, it is played as 16, which serves the poorest account better.
     groups
         A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.
+    context_weight
+        The weight of contexts, in [0, 1): 0 is fair to arms alone, and near 1 every context is served its best. The
+        objective is $W_\\alpha(R)^{1-\\theta} \\prod_j U_j^{\\theta q_j}$ with $U_j$ the rewards in context j, plus 1.
+        Slates are then not possible.
+    context_weights
+        Positive weights of contexts, with which bounds hold. None: the part of all rounds so far.
     seed
         Seed of `choose` without `rng`.
 
@@ -294,7 +367,7 @@ class AlphaFair(BasePolicy):
         alpha_changed=lambda memory: restart_certificate(memory, N, K),
         check=check_memory,
         new_period=lambda memory: restart(memory, N, K),
-        flags=("GROUPS", "WELFARE"),
+        flags=("GROUPS", "WELFARE", "SIDES"),
     )
     welfare_algorithm = replace(
         algorithm,
@@ -306,6 +379,17 @@ class AlphaFair(BasePolicy):
         check=check_on_welfare,
         new_period=lambda memory: restart(memory, N1, K1),
     )
+    sides_algorithm: ClassVar[Any] = replace(
+        welfare_algorithm,
+        layout=Layout(S, N2, A, K2, C, T2, only_with_groups="earned"),
+        start_contexts=start_two_sided_contexts,
+        admit=admit_two_sided,
+        reopen=lambda memory, columns: reopen_relative(memory, N2.unit),
+        alpha_changed=change_two_sided,
+        check=check_two_sided,
+        new_period=lambda memory: restart(memory, N2, K2),
+        of_sides=of_sides,
+    )
 
     def __init__(
         self,
@@ -314,13 +398,16 @@ class AlphaFair(BasePolicy):
         *,
         alpha: float = 0.9,
         groups: Groups | Labels | None = None,
+        context_weight: float = 0.0,
+        context_weights: ArrayLike | None = None,
         seed: int | None = None,
     ) -> None:
         self.alpha = validate.alpha(alpha)
-        super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha}, seed=seed, groups=groups)
+        sides = side_settings(n_contexts, context_weight, context_weights)
+        super().__init__(n_contexts, n_arms, settings={"alpha": self.alpha, **sides}, seed=seed, groups=groups)
 
     def _numbers(self) -> dict[str, Any]:
-        return account_settings(played_alpha(self.alpha))
+        return {**account_settings(played_alpha(self.alpha)), **self._numbers_of_sides()}
 
     @classmethod
     def _settings_of_this_version(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,11 +456,14 @@ class AlphaFair(BasePolicy):
 
         Per context $\\sqrt{S_j}$ now, and $\\sqrt{S_j}$ at the end of every epoch, this one included; plus the drift.
         From alpha = 1 on the sum of these in every step, times $S W^{-\\alpha}$ of that step. With slates every root is
-        scaled by the size of their set. None if a context has shown different numbers of arms.
+        scaled by the size of their set. None if a context has shown different numbers of arms. With a context weight
+        the gains are those of ln W_2, and there is no bound without fixed `context_weights`.
         """
         with self._lock:
             if self._memory.scalars[N.outside] > 0.0:
                 return None
+            if self.context_weight > 0.0:
+                return bound_on_joint_welfare(self._memory.scalars, N1) if self.context_weights is not None else None
             if self.alpha >= 1.0:
                 return in_slopes(self._memory.scalars, N1, played_alpha(self.alpha))
             own = self._memory.context_scalars

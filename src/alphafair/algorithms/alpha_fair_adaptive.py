@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from alphafair import validate
 from alphafair.algorithms import adaptive_bandit, adaptive_full, adaptive_slates
@@ -18,7 +19,7 @@ from alphafair.groups import Groups, Labels
 from alphafair.math.gradient_ascent import of_single_arms
 from alphafair.math.utility import account_settings, played_alpha
 from alphafair.policy.archive import array_of
-from alphafair.policy.base import BasePolicy
+from alphafair.policy.two_sides import TwoSided, side_settings
 from alphafair.values import Feedback, State, Traits
 
 
@@ -34,7 +35,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
     }
 
 
-class AlphaFairAdaptive(BasePolicy):
+class AlphaFairAdaptive(TwoSided):
     """Maximize the alpha-fair utility of the rewards of every arm: fast learning, mixed with a guaranteed learner.
 
     A predictor estimates the reward of every arm in a context, from the arm's history, the context's long-run and
@@ -57,6 +58,12 @@ class AlphaFairAdaptive(BasePolicy):
         `"bandit"`: the reward of the arm played; `"full"`: the rewards of all arms.
     groups
         A `Groups`, or a label per arm. See docs/howto/groups_and_entitlements.md.
+    context_weight
+        The weight of contexts, in [0, 1): 0 is fair to arms alone, and near 1 every context is served its best. The
+        objective is $W_\\alpha(R)^{1-\\theta} \\prod_j U_j^{\\theta q_j}$ with $U_j$ the rewards in context j, plus 1.
+        Slates are then not possible.
+    context_weights
+        Positive weights of contexts, with which bounds hold. None: the part of all rounds so far.
     n_features
         Number of features of a round; 0 for none. `choose` then needs them: `choose(context, features=z)`.
     features_of
@@ -98,6 +105,7 @@ class AlphaFairAdaptive(BasePolicy):
     traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), slates=True, style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_slates.ALGORITHM}
     welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_slates.ON_WELFARE}
+    sides_algorithm: ClassVar = {Feedback.FULL: adaptive_full.TWO_SIDED}
 
     def __init__(
         self,
@@ -107,6 +115,8 @@ class AlphaFairAdaptive(BasePolicy):
         alpha: float = 0.9,
         feedback: Literal["bandit", "full"] = "bandit",
         groups: Groups | Labels | None = None,
+        context_weight: float = 0.0,
+        context_weights: ArrayLike | None = None,
         n_features: int = 0,
         features_of: Literal["context", "arms"] = "context",
         regressor: Any = None,
@@ -117,6 +127,8 @@ class AlphaFairAdaptive(BasePolicy):
         self.n_features = validate.integer("n_features", n_features, low=0)
         self.features_of = validate.choice("features_of", features_of, ("context", "arms"))
         settings: dict[str, Any] = {"alpha": self.alpha, "feedback": self.feedback.value}
+        settings |= side_settings(n_contexts, context_weight, context_weights)
+        self._check_sides(settings)
         if self.n_features:
             settings |= {"n_features": self.n_features, "features_of": self.features_of}
         elif regressor is not None:
@@ -128,6 +140,7 @@ class AlphaFairAdaptive(BasePolicy):
     def _numbers(self) -> dict[str, Any]:
         return {
             **account_settings(played_alpha(self.alpha)),
+            **self._numbers_of_sides(),
             "most_arms": self.n_arms,
             "described": self.n_features > 0,
             "fits": self.n_features > 0 and self.regressor is None,

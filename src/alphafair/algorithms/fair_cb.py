@@ -524,7 +524,7 @@ class FairCB(BasePolicy):
         return self.settings["horizon"]
 
     @property
-    def context_weights(self) -> list[float] | None:
+    def context_weights(self) -> list[float] | None:  # type: ignore[override]
         """The frequencies of contexts; 0 for those that `grow` has added."""
         return self.settings["context_weights"]
 

@@ -16,8 +16,11 @@ ONE_ARM = f"{NOT_APPLICABLE}: the policy shows one arm per decision"
 
 
 def shows_slates(policy: Any) -> bool:
-    """Whether a policy shows several arms; with floors of groups it does not."""
-    return bool(policy.traits.slates) and not (policy.groups is not None and policy.groups.floored)
+    """Whether a policy shows several arms; with floors of groups, or fair to contexts too, it does not."""
+    one_arm = (policy.groups is not None and policy.groups.floored) or getattr(
+        policy, "context_accounts", None
+    ) is not None
+    return bool(policy.traits.slates) and not one_arm
 
 
 def rewards_of(policy: Policy, decision: SlateDecision, rewards: Vector) -> Any:

@@ -207,6 +207,11 @@ def in_slopes(numbers: Any, names: Any, alpha: float) -> float:
     return unit * total if total != 0.0 else 0.0
 
 
+def bound_on_joint_welfare(numbers: Any, names: Any) -> float:
+    """Return bound + drift with a context weight: in units of ln W_2."""
+    return float(numbers[names.bound] + numbers[names.drift])
+
+
 def of_single_arms(state: Any) -> dict[str, np.ndarray]:
     """Return what snapshots from before slates lack: one arm was shown wherever something was learned."""
     norms = state.arrays.get("squared_norms")

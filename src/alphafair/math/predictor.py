@@ -30,15 +30,15 @@ from alphafair.jit import kernel
 from alphafair.math.least_squares import KEEP, add, show
 from alphafair.math.least_squares import predict as predict_from_features
 from alphafair.math.least_squares import solve as solve_features
+from alphafair.math.two_sides import SETTINGS as OF_SIDES
 from alphafair.math.utility import ACCOUNT
-from alphafair.math.utility import SETTINGS as OF_ACCOUNT
 from alphafair.values.arrays import positions
 
 FEATURES = True  # False in machine code for policies without features
 OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 
 # most_arms: including retired ones; described: rounds have features; fits: `least_squares` learns from them
-SETTINGS = positions(OF_ACCOUNT, "most_arms", "described", "fits", "features_of_arms")
+SETTINGS = positions(OF_SIDES, "most_arms", "described", "fits", "features_of_arms")
 SCALARS = positions("gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "seen", "largest", "rounds")
 ARMS = positions(ACCOUNT, "arm_sum", "arm_count", "age_sum[8]", "age_count[8]")
 CONTEXT_SCALARS = positions("visits")

@@ -91,10 +91,10 @@ def reopen_accounts(memory: Any, columns: np.ndarray) -> None:
 
 
 def reopen_relative(memory: Any, unit: int) -> None:
-    """The same for relative slopes, of all accounts: the unit, in this cell of `scalars`, may change."""
-    accounts = memory.arms[ACCOUNT.account].copy()
-    memory.scalars[unit] = relative_unit(accounts)
-    open_accounts(memory.arms, accounts, memory.settings[SETTINGS.alpha], memory.scalars[unit])
+    """The same for relative slopes, of all accounts; from alpha = 1 on the unit, in this cell, may change."""
+    accounts, alpha = memory.arms[ACCOUNT.account].copy(), memory.settings[SETTINGS.alpha]
+    memory.scalars[unit] = relative_unit(accounts) if alpha >= 1.0 else 1.0
+    open_accounts(memory.arms, accounts, alpha, memory.scalars[unit])
 
 
 def check_slopes(accounts: np.ndarray, slopes: np.ndarray, alpha: float, unit: float | np.ndarray = 1.0) -> str | None:

@@ -50,6 +50,7 @@ def regret_certificate(policy: Policy) -> float:
     >>> round(regret_certificate(policy), 6)
     4.828427
     """
+    _check_one_side(policy, "metrics.welfare_certificate")
     bound, alpha = _surrogate_bound(policy)
     validate.alpha_below_one(alpha, instead="metrics.welfare_certificate")
     linear, groups = float((1.0 - alpha) ** alpha * bound), policy.groups
@@ -78,6 +79,7 @@ def bound_in_expectation(policy: Policy) -> float:
     >>> bool(bound_in_expectation(policy) < alpha_performance(trace.final, 0.5))
     True
     """
+    _check_one_side(policy, "metrics.expected_welfare_budget")
     bound, alpha = _expected_bound(policy)
     validate.alpha_below_one(alpha, instead="metrics.expected_welfare_budget")
     return float((1.0 - alpha) ** alpha * bound)
@@ -93,12 +95,17 @@ def welfare_certificate(policy: Policy) -> float:
 
     Above alpha = 64 policies play 16, and W_alpha(R*) <= W_16(R*) is bounded.
 
+    With a context weight and fixed weights of contexts, for alpha of at most 1, the same of the joint objective W_2:
+    with accounts of 1 at first the bound is 1 + ln W_2 + Reg.
+
     >>> from alphafair import AlphaFair
     >>> policy = AlphaFair(1, 2, alpha=0.5)
     >>> policy.update(policy.choose(0), [1.0, 1.0])
     >>> round(welfare_certificate(policy), 6)
     2.338204
     """
+    if policy.context_weight > 0.0:
+        return _joint_certificate(policy)
     bound, alpha = _surrogate_bound(policy)
     played = played_alpha(alpha)
     budget, earned, s = _budget(policy, bound, played)
@@ -396,6 +403,41 @@ def _budget(policy: Policy, bound: float, alpha: float) -> tuple[float, Floats, 
         linear = bound * np.float64(unit) ** (alpha - 1.0) if bound > 0.0 else bound
         budget = float((gained + slopes).sum() + linear) / float((s * now ** (1.0 - alpha)).sum())
     return budget * (1.0 + (1.0 + alpha) * _rounding(s.shape, now, then)), earned, s
+
+
+def _check_one_side(policy: Policy, instead: str) -> None:
+    """Raise for policies whose bounds are those of the joint objective."""
+    if policy.context_weight > 0.0:
+        raise InvalidArgument("policy", "one without a context_weight", policy, f"Use {instead}.")
+
+
+def _joint_certificate(policy: Policy) -> float:
+    """Return the right-hand side of Lemma 1 of docs/background/theory.md, for the joint objective:
+
+    ln W_2(Y) - ln W_2(Y_0) + sum_k p0_k + sum_k (Y0_k - 1) p_k + Reg, from the entry accounts Y_0 of arms and contexts.
+    """
+    alpha, theta = policy.alpha, policy.context_weight
+    if alpha is None or alpha > 1.0:
+        repair = "Use metrics.certificates, which needs the rewards."
+        raise InvalidArgument("alpha", "at most 1 with a context_weight", alpha, repair)
+    if policy.context_weights is None or policy.surrogate_regret_bound is None:
+        repair = "Pass context_weights, or use metrics.certificates."
+        raise InvalidArgument("policy", "one with fixed context_weights", policy.name, repair)
+    arms = np.asarray(policy.entry_accounts, dtype=np.float64)
+    s = np.ones(len(arms)) if policy.groups is None else policy.groups.entitlements
+    parts = np.array(policy.context_weights) / sum(policy.context_weights)
+
+    def at(accounts: Any, of_contexts: Any) -> tuple[float, Floats, Floats]:
+        """Return ln W_2, and its derivatives."""
+        earned, paid = (np.asarray(each, dtype=np.float64) for each in (accounts, of_contexts))
+        slopes = (earned / s) ** -alpha
+        value = (1.0 - theta) * math.log(power_mean(earned / s, s, alpha)) + theta * float(parts @ np.log(paid))
+        return value, (1.0 - theta) * slopes / float(slopes @ earned), theta * parts / paid
+
+    contexts = np.asarray(policy.context_entry_accounts, dtype=np.float64)
+    now, then = at(policy.accounts, policy.context_accounts), at(arms, contexts)
+    entered = float((arms - 1.0) @ now[1]) + float((contexts - 1.0) @ now[2])
+    return now[0] - then[0] + float(then[1].sum() + then[2].sum()) + entered + policy.surrogate_regret_bound
 
 
 def _most_at_once(policy: Policy, groups: ArmGroups) -> Floats:

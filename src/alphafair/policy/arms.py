@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.math.two_sides import carry_sides
 from alphafair.math.utility import ACCOUNT
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import Books, GroupAccounts
@@ -70,11 +71,22 @@ def set_groups(learned: LearnedState, groups: GroupAccounts, settings: Mapping[s
 def set_alpha(learned: LearnedState, algorithm: Algorithm, settings: Mapping[str, Any], *, crosses_one: bool) -> None:
     """Go on with another alpha; `algorithm` is that of this alpha, on the other side of 1 if it crosses 1."""
     if crosses_one:
-        learned.change_algorithm(algorithm, settings)
-        if algorithm.new_period is not None:
-            algorithm.new_period(learned.memory)
-        learned.count_rounds()
-        return
+        move(learned, algorithm, settings)
+    else:
+        set_terms(learned, settings)
+
+
+def move(learned: LearnedState, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
+    """Go on with another algorithm, with the cells that both name."""
+    learned.change_algorithm(algorithm, settings)
+    if algorithm.new_period is not None:
+        algorithm.new_period(learned.memory)
+    learned.count_rounds()
+
+
+def set_terms(learned: LearnedState, settings: Mapping[str, Any]) -> None:
+    """Go on with other settings of the same algorithm."""
+    algorithm = learned.algorithm
     learned.memory = learned.with_settings(learned.memory, settings, learned.n_arms)
     if algorithm.alpha_changed is not None:
         algorithm.alpha_changed(learned.memory)
@@ -90,6 +102,8 @@ def new_period(learned: LearnedState, carry: float) -> None:
         learned.groups.new_period(learned, carry)
     else:
         learned.new_period(carry)
+    if algorithm.of_sides is not None:
+        carry_sides(*algorithm.of_sides(learned.memory), carry)
     if algorithm.new_period is not None:
         algorithm.new_period(learned.memory)
     elif algorithm.reopen is not None:

@@ -116,8 +116,8 @@ class BasePolicy(Policy):
     ) -> None:
         self.n_contexts = validate.integer("n_contexts", n_contexts, low=1)
         self.n_arms = validate.integer("n_arms", n_arms, low=1)
-        self._check_size(self.n_contexts, self.n_arms)
         self.settings = dict(settings)
+        self._check_size(self.n_contexts, self.n_arms)
         self._random_numbers = RandomNumbers(seed)
         parts: dict[str, Any] = {}  # of what is learned
         if self._keeps_group_accounts():
@@ -193,6 +193,10 @@ class BasePolicy(Policy):
     def _on_welfare(self) -> bool:
         """Whether the algorithm is that of alpha >= 1."""
         return self.alpha is not None and self.alpha >= 1.0
+
+    def _sided(self) -> bool:
+        """Whether the policy is fair to contexts too."""
+        return False
 
     def _keeps_group_accounts(self) -> bool:
         algorithm = self._own_algorithm()
@@ -295,6 +299,7 @@ class BasePolicy(Policy):
         kind, groups = type(self), self.groups
         plain = groups is None or groups.is_default
         known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
+        known["SIDES"] = self._sided()
         flags = {name: known[name] for name in self._learned.algorithm.flags if name in known}
         kernels = jit.Kernels.needed(self.name, self.feedback.value, flags)
         ours = kind.__module__.startswith("alphafair.")

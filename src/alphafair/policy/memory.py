@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from alphafair.math.floors import GroupMemory, no_groups
 from alphafair.math.least_squares import LEARNED, PER_ARM, feature_memory
+from alphafair.math.two_sides import add_late
 from alphafair.values.arrays import Matrix, Vector, positions
 
 if TYPE_CHECKING:
@@ -189,6 +190,11 @@ class LearnedState:
         return self.layout.only_with_groups if self.pooled else self.algorithm.accounts
 
     @property
+    def in_order(self) -> bool:
+        """Whether rewards of retired arms must be booked in order, because slopes or prices depend on them."""
+        return self.pooled or self.algorithm.of_sides is not None
+
+    @property
     def layout(self) -> Layout:
         return self.algorithm.layout
 
@@ -342,6 +348,7 @@ class LearnedState:
         with np.errstate(all="ignore"):
             if len(self.retired_accounts):
                 np.add.at(self.retired_accounts, (np.minimum(contexts, len(self.retired_accounts) - 1), arms), rewards)
+            self._pay_contexts(contexts, rewards)
             self._groups_earned(arms, rewards)
 
     def book_retired(self, contexts: Any, earned: Matrix) -> None:
@@ -353,7 +360,13 @@ class LearnedState:
             if len(self.retired_accounts):  # one row for all contexts, or one for each
                 rows = np.minimum(contexts, len(self.retired_accounts) - 1)
                 np.add.at(self.retired_accounts, rows, np.where(self.live, 0.0, earned))
+            self._pay_contexts(contexts, earned[:, gone].sum(axis=1))
             self._groups_earned(gone, earned[:, gone].sum(axis=0))
+
+    def _pay_contexts(self, contexts: Any, amounts: Vector) -> None:
+        """Add rewards of retired arms to the accounts of contexts."""
+        if self.algorithm.of_sides is not None:
+            add_late(*self.algorithm.of_sides(self.memory), contexts, amounts)
 
     def _groups_earned(self, arms: NDArray[Any], amounts: Vector) -> None:
         """Add rewards of retired arms to the accounts of their groups."""

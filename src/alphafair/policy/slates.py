@@ -36,6 +36,8 @@ def checked_k(policy: BasePolicy, k: Any) -> int:
         raise InvalidArgument("k", f"left out: {policy.name} shows one arm per decision", k, f"Use {POLICIES}.")
     if number > 1 and policy.groups is not None and policy.groups.floored:
         raise InvalidArgument("k", "1 with a pull_floor by group", k, "Pass one pull_floor for all arms.")
+    if number > 1 and policy._sided():
+        raise InvalidArgument("k", "1 for a policy that is fair to contexts too", k, ONE_ARM)
     return number
 
 

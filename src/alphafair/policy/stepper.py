@@ -338,7 +338,7 @@ class Stepper:
         masks = np.ascontiguousarray(log.masks[:, learned.live_arms]) if len(log.masks) else log.masks
         log = log._replace(arms=np.searchsorted(learned.live_arms, arms), masks=masks[:0])
         late, rows = ~is_live & (log.steps == LEARN), np.arange(len(arms))
-        for piece in np.split(rows, np.flatnonzero(late)) if learned.pooled else [rows]:
+        for piece in np.split(rows, np.flatnonzero(late)) if learned.in_order else [rows]:
             gone, kept = piece[late[piece]], piece[is_live[piece]]
             learned.book_late(log.contexts[gone], arms[gone], log.rewards[gone])
             part = LogSteps(*(column[kept] if len(column) else column for column in log))._replace(masks=masks)
@@ -375,7 +375,7 @@ class Stepper:
             table = feature_table(features, learned.live_arms)
             with np.errstate(all="ignore"):
                 gone = np.where(learned.live, 0.0, probabilities * rewards)
-            cuts = np.flatnonzero(gone.any(axis=1) & learned.pooled).tolist()
+            cuts = np.flatnonzero(gone.any(axis=1) & learned.in_order).tolist()
             for first, last in pairwise([0, *cuts, len(contexts)]):
                 learned.book_retired(contexts[first:last], gone[first:last])
                 for start, stop in self._calls(last - first):

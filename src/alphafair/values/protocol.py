@@ -101,6 +101,10 @@ class Policy(Protocol):
     most_shown: int = 1  # the largest number of arms of a decision that it has learned from
     learns_from_others: bool = False  # whether `observe` can teach it anything
     trust: float | None = None  # the weight of predictions that also count the rewards of others; None before the first
+    context_weight: float = 0.0  # the weight of contexts beside arms in its objective; 0: it is fair to arms alone
+    context_weights: list[float] | None = None  # fixed weights of contexts, if it has them
+    context_accounts: Vector | None = None  # 1 + the rewards in every context, if it is fair to contexts too
+    context_entry_accounts: Vector | None = None  # the same at the start of this period
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`
     expected_surrogate_regret_bound: float | None = None  # for `metrics.bound_in_expectation`
 

@@ -23,6 +23,7 @@ class AdaptiveOneByOne(AlphaFairAdaptive):
     feedback = Feedback.BANDIT
     traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), slates=False, style=("#332288", "p"))
     algorithm: ClassVar = {Feedback.BANDIT: adaptive_bandit.ALGORITHM}
+    sides_algorithm: ClassVar = None
     welfare_algorithm: ClassVar = {Feedback.BANDIT: adaptive_bandit.ON_WELFARE}
 
     def __init__(

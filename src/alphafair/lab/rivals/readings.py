@@ -30,7 +30,7 @@ C = positions(ASCENT_CONTEXTS, "waiting")
 @kernel
 def learn_after_in_order(memory, context, probabilities, rewards):
     """Add x r to the accounts, then take the ascent step."""
-    earn_round(memory, probabilities, rewards)
+    earn_round(memory, context, probabilities, rewards)
     take_step(memory, context, rewards)
 
 
@@ -70,7 +70,7 @@ def learn_at_next_visit_in_order(memory, context, probabilities, rewards):
     take_step(memory, context, waiting)
     for i in range(rewards.shape[0]):
         waiting[i] = rewards[i]
-    earn_round(memory, probabilities, rewards)
+    earn_round(memory, context, probabilities, rewards)
 
 
 @kernel
@@ -101,6 +101,7 @@ class AlphaFairAfter(AlphaFair):
 
     name: ClassVar[str] = "alpha-fair-after"
     algorithm = replace(AlphaFair.algorithm, learn=learn_after, learn_in_order=learn_after_in_order, draw_slate=None)
+    sides_algorithm: ClassVar = None
     traits = Traits(style=("#661100", "^"))
 
     def __init__(self, n_contexts: int, n_arms: int, *, alpha: float = 0.9, seed: int | None = None) -> None:

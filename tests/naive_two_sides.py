@@ -1,0 +1,140 @@
+"""The slow oracle of policies that are fair to contexts too: `naive_alpha` with prices of arms and contexts.
+
+U_j = 1 + the rewards of context j, n_j its rounds, t their sum, q_j fixed or n_j/t (1/(t+1) before its first round):
+W_2 = W^(1-theta) prod_j U_j^(theta q_j), and in context j the price of an arm is dW_2/dR_i + dW_2/dU_j.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests import naive_alpha
+from tests.naive_adaptive import Vector, best_of
+from tests.naive_alpha import Books, slopes, welfare
+
+
+class Sides:
+    """Accounts and weights of contexts, and the prices that follow."""
+
+    def __init__(self, n_contexts: int, theta: float, weights: Sequence[float] | None) -> None:
+        self.theta = theta
+        self.u, self.entry, self.rounds = np.ones(n_contexts), np.ones(n_contexts), np.zeros(n_contexts)
+        self.fixed = None if weights is None else np.array(weights) / np.sum(weights)
+
+    def parts(self, context: int) -> Vector:
+        """q, for a round of this context."""
+        if self.fixed is not None:
+            return self.fixed
+        rounds = self.rounds.copy()
+        if rounds[context] == 0:
+            rounds[context] = 1
+        return np.asarray(rounds / rounds.sum())
+
+    def welfare(self, books: Books, alpha: float, context: int) -> float:
+        logs = self.parts(context) @ np.log(self.u)
+        return float(books.welfare(alpha) ** (1 - self.theta) * math.exp(self.theta * logs))
+
+    def derivatives(self, books: Books, alpha: float, context: int) -> Vector:
+        """Of ln W_2, by what an arm earns in this context; of every live arm."""
+        r, s = books.vectors()
+        w = slopes(r / s, alpha)
+        of_arm = (1 - self.theta) * slopes(books.levels(), alpha) / (w @ r)
+        return np.asarray(of_arm + self.theta * self.parts(context)[context] / self.u[context])
+
+    def pay(self, context: int, amount: float) -> None:
+        self.u[context] += amount
+
+    def new_period(self, carry: float) -> None:
+        self.u = 1 + carry * (self.u - 1)
+        self.entry, self.rounds = self.u.copy(), carry * self.rounds
+
+    def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
+        more = n_contexts - len(self.u)
+        self.u, self.entry = np.append(self.u, np.ones(more)), np.append(self.entry, np.ones(more))
+        self.rounds = np.append(self.rounds, np.zeros(more))
+        self.fixed = None if weights is None else np.array(weights) / np.sum(weights)
+
+
+class AlphaFair(naive_alpha.AlphaFair):
+    """The ascent on the gradient of W_2."""
+
+    def __init__(
+        self, n_contexts: int, books: Books, *, alpha: float, context_weight: float, context_weights: Any = None
+    ) -> None:
+        self.sides, self.context = Sides(n_contexts, context_weight, context_weights), 0
+        super().__init__(n_contexts, books, alpha=alpha, on_welfare=True)
+
+    def scales(self) -> tuple[Vector, float]:
+        level = self.sides.welfare(self.books, self.alpha, self.context)
+        return level * self.sides.derivatives(self.books, self.alpha, self.context), 1 / level
+
+    def learn(self, context: int, used: Vector, rewards: Vector) -> None:
+        self.context, live = context, [i for i in self.books.live if i < len(used)]
+        of_live = float(used[live] @ np.asarray(rewards)[live])
+        self.sides.pay(context, float(used @ rewards) - of_live)
+        super().learn(context, used, rewards)
+        self.sides.pay(context, of_live)
+        self.sides.rounds[context] += 1
+
+    def new_period(self, carry: float) -> None:
+        self.sides.new_period(carry)
+        super().new_period(carry)
+
+    def change(self, kept: list[int], n_new: int, books_change: Any) -> None:
+        super().change(kept, n_new, books_change)
+        self.restart()
+
+    def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
+        n_arms, more = len(self.books.live), n_contexts - len(self.x)
+        self.x = np.vstack([self.x, [self.books.projected(np.full(n_arms, 1 / n_arms))] * more])
+        self.norms = np.append(self.norms, np.zeros(more))
+        self.reopened = np.append(self.reopened, np.zeros(more, dtype=bool))
+        self.sides.grow(n_contexts, weights)
+        if weights is not None:
+            self.restart()
+
+
+class AdaptiveFull(AlphaFair, naive_alpha.AdaptiveFull):
+    """The favorite of the largest price times prediction, mixed with the ascent."""
+
+    def __init__(
+        self, n_contexts: int, books: Books, *, alpha: float, context_weight: float, context_weights: Any = None
+    ) -> None:
+        self.sides, self.context = Sides(n_contexts, context_weight, context_weights), 0
+        naive_alpha.AdaptiveFull.__init__(self, n_contexts, books, alpha=alpha, on_welfare=True)
+
+    def favorite(self, context: int) -> Vector:
+        books = self.books
+        v = self.sides.derivatives(books, self.alpha, context) * self.index.predict(context)
+        a = best_of(v) / best_of(v).sum()
+        if books.group_floors:
+            a = books.unpromised * a
+            for g in books.present:
+                best = best_of(v[books.members(g)])
+                a[books.members(g)] += books.group_floors.get(g, 0.0) * best / best.sum()
+        return np.asarray(a)
+
+    def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
+        self.index.grow(n_contexts)
+        super().grow(n_contexts, weights)
+
+
+def joint_welfare(accounts: Any, of_contexts: Any, alpha: float, theta: float, parts: Any, s: Any = None) -> float:
+    """W_2."""
+    return float(welfare(accounts, alpha, s) ** (1 - theta) * math.exp(theta * np.dot(parts, np.log(of_contexts))))
+
+
+def certificate(
+    totals: Any, accounts: Any, of_contexts: Any, alpha: float, theta: float, parts: Any,
+    entry: Any = 1.0, entry_of_contexts: Any = 1.0,
+) -> float:  # fmt: skip
+    """A = sum_k p_k Y0_k + sum_j max_i V_ji (p_i + p_j), without groups and floors: at least W_2(Y*)/W_2(Y)."""
+    accounts, of_contexts = np.asarray(accounts), np.asarray(of_contexts)
+    w = slopes(accounts, alpha)
+    p, q = (1 - theta) * w / (w @ accounts), theta * np.asarray(parts) / of_contexts
+    best = (np.asarray(totals) * (p + q[:, None])).max(axis=1).sum()
+    return float((p * entry).sum() + (q * entry_of_contexts).sum() + best)
