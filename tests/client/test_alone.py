@@ -93,7 +93,7 @@ def run(python: Path, code: str, *arguments: str) -> Any:
 def test_a_client_needs_h11_msgspec_and_nothing_else(python: Path) -> None:
     with scripted(*[answer()] * 2) as server:
         answers, found, n_modules, memory = run(python, USE, server.url)
-    drawn = [DRAWN[field] for field in ("id", "arm", "propensity", "context")]
+    drawn = [*(DRAWN[field] for field in ("id", "arm", "propensity", "context")), None]
     assert answers[:2] == [drawn, drawn]
     assert answers[2].startswith("422 bad_reward (reward): reward must be a finite number; got nan.")
     assert answers[3].startswith("timeout must be a number in (0, 1e+06]; got 0.")

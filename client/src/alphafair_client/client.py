@@ -13,12 +13,12 @@ import inspect
 import math
 import numbers
 import os
-import secrets
 import ssl
+import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import (
@@ -42,11 +42,13 @@ from alphafair_client.api import (
     GroupsOfArms,
     NewExperiment,
 )
+from alphafair_client.fallback import ACTIVATION, EVERY, REWARD, Choose, Fallback
 from alphafair_client.http import AsyncPool, Destination, HttpRequest, Lost, ThreadPool
 from alphafair_client.sending import Call, Pause, Terms, invalid
 
 LONGEST_TIMEOUT = 1e6  # seconds
 EXPORT_TIMEOUT = 600.0  # seconds
+LAST_FLUSH = 1.0  # seconds, when a client is closed
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -62,15 +64,39 @@ class _Settings:
         *,
         key: str | None = None,
         timeout: float = 5.0,
+        decide_timeout: float | None = None,
         retries: int = 8,
         max_connections: int = 100,
         unix_socket: str | os.PathLike[str] | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        fallback: str | Choose | None = None,
+        queue: str | os.PathLike[str] | None = None,
     ) -> None:
         self._timeout = checks.number("timeout", timeout, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
+        longest = self._timeout if decide_timeout is None else decide_timeout
+        self._decide_timeout = checks.number("decide_timeout", longest, low=0.0, high=LONGEST_TIMEOUT, low_open=True)
         self._retries = checks.integer("retries", retries, low=0)
         destination = Destination(url, key=key, unix_socket=unix_socket, ssl_context=ssl_context)
-        self._open(destination, checks.integer("max_connections", max_connections, low=1))
+        most = checks.integer("max_connections", max_connections, low=1)
+        self._fallback = Fallback(fallback, queue, self._wake)
+        self._open(destination, most)
+
+    @property
+    def queued(self) -> int:
+        """How many decisions that were shown, rewards and activations wait until the service answers."""
+        return len(self._fallback.queue)
+
+    @property
+    def dropped(self) -> int:
+        """How many of them will not be in the log: refused by the service, or too many for the queue."""
+        return self._fallback.dropped
+
+    def _wake(self, now: bool) -> None:
+        """Let what is queued be sent in the background: now, or in a second."""
+        raise NotImplementedError
+
+    def _delivery(self) -> Call[None]:
+        return self._fallback.deliver(self._terms(None)._replace(retries=0))
 
     def _open(self, destination: Destination, max_connections: int) -> None:
         raise NotImplementedError
@@ -110,18 +136,23 @@ class _Calls(_Settings):
         `features` are values by name, as the experiment declares them.
         """
         body = _decision(context, id, available, deferred, k, features)
-        return sending.call(self._terms(timeout), api.DECIDE, body, name=experiment)
+        terms = self._terms(self._decide_timeout if timeout is None else timeout)
+        return self._fallback.decide(experiment, body, sending.call(terms, api.DECIDE, body, name=experiment))
 
     def reward(self, id: str, reward: Reward, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
         """Report the reward of a decision: "applied" or "repeated"; any other outcome raises `ServiceError`.
 
         Of a slate pass the rewards of some or all of its arms, by label; the others may follow in any order.
         """
-        return sending.call(self._terms(timeout), api.REWARD, _reward(id, reward), name=experiment)
+        body = _reward(id, reward)
+        call = sending.call(self._terms(timeout), api.REWARD, body, name=experiment)
+        return self._fallback.report(REWARD, experiment, body, call)
 
     def activate(self, id: str, *, experiment: str, timeout: float | None = None) -> Call[Outcome]:
         """Report that a deferred decision was carried out: "activated" or "repeated"."""
-        return sending.call(self._terms(timeout), api.ACTIVATE, {"id": _label("id", id)}, name=experiment)
+        body = {"id": _label("id", id)}
+        call = sending.call(self._terms(timeout), api.ACTIVATE, body, name=experiment)
+        return self._fallback.report(ACTIVATION, experiment, body, call)
 
     def decide_many(
         self,
@@ -160,14 +191,22 @@ class _Calls(_Settings):
                 repair = f"There are {len(labels)} contexts."
                 raise invalid(name, "as many as contexts", f"{len(column)} of them", repair)
         items = [sending.item(_decision, *row) for row in zip(labels, *columns.values(), strict=True)]
-        return sending.batch(self._terms(timeout), api.DECIDE_MANY, experiment, items, Receipt | SlateReceipt)
+        terms = self._terms(self._decide_timeout if timeout is None else timeout)
+        call = sending.batch(terms, api.DECIDE_MANY, experiment, items, Receipt | SlateReceipt)
+        return self._fallback.decide_many(experiment, items, call)
 
     def reward_many(
         self, rewards: Iterable[tuple[str, Reward]], *, experiment: str, timeout: float | None = None
     ) -> Call[list[Outcome | ServiceError | ConnectionError]]:
         """Report pairs of id and reward; an item that fails has the exception that `reward` would raise."""
         items = [sending.item(_reward, *_pair(pair)) for pair in _list("rewards", rewards)]
-        return sending.batch(self._terms(timeout), api.REWARD_MANY, experiment, items, Outcome)
+        terms = self._terms(timeout)
+        send = functools.partial(sending.batch, terms, api.REWARD_MANY, experiment, kind=Outcome)
+        return self._fallback.reward_many(experiment, items, send)
+
+    def flush(self, timeout: float | None = None) -> Call[bool]:
+        """Send what is queued, for at most `timeout` seconds; return whether nothing is left."""
+        return self._fallback.flush(self._terms(timeout))
 
     # experiments
 
@@ -337,6 +376,9 @@ class Client(_Settings):
     - `create` and changes: if nothing was sent, or after a 429 or 503 from the service itself, which then has done
       nothing. Otherwise the failure is raised at once: whether the request was carried out is unknown.
 
+    With a `fallback`, an arm or a function of (experiment, context, available), a decision without an answer by
+    `decide_timeout` shows that arm. It is recorded later, from memory or from the file `queue`; see `fallback`.
+
     A client can be used from many threads, and after a fork. It keeps up to `max_connections` connections open;
     further calls wait for one of them. `ssl_context` replaces the system's defaults for https.
     """
@@ -376,6 +418,7 @@ class Client(_Settings):
     activate = _blocking(_Calls.activate)
     decide_many = _blocking(_Calls.decide_many)
     reward_many = _blocking(_Calls.reward_many)
+    flush = _blocking(_Calls.flush)
     create = _blocking(_Calls.create)
     experiments = _blocking(_Calls.experiments)
     experiment = _blocking(_Calls.experiment)
@@ -394,7 +437,11 @@ class Client(_Settings):
     export = _blocking(_Calls.export)
 
     def close(self) -> None:
-        """Close the connections; later calls raise `ConnectionError`."""
+        """Send what is queued for up to a second, and close the connections; later calls raise `ConnectionError`."""
+        if not self._fallback.closed:
+            self.flush(LAST_FLUSH)
+        self._fallback.close()
+        self._wake(True)
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -405,6 +452,33 @@ class Client(_Settings):
 
     def _open(self, destination: Destination, max_connections: int) -> None:
         self._pool = ThreadPool(destination, max_connections)
+        self._sender: tuple[int, threading.Thread, threading.Event] | None = None  # of which process
+        if self.queued:  # from before
+            self._wake(True)
+
+    def _wake(self, now: bool) -> None:
+        with self._fallback.queue.lock():
+            if self._sender is not None and self._sender[0] == os.getpid():
+                if now:
+                    self._sender[2].set()
+            elif not self._fallback.closed:
+                event = threading.Event()
+                thread = threading.Thread(target=self._send, args=(event, now), name="alphafair-queue", daemon=True)
+                self._sender = os.getpid(), thread, event
+                thread.start()
+
+    def _send(self, event: threading.Event, now: bool) -> None:
+        """Send what is queued in a thread of its own, which ends when nothing is left."""
+        while True:
+            if not now:
+                event.wait(EVERY)
+            event.clear()
+            now = False
+            with self._fallback.queue.lock():
+                if self._fallback.closed or not self.queued:
+                    self._sender = None
+                    return
+            self._run(self._delivery())
 
     def _run(self, call: Call[Result]) -> Result:
         with closing(call):
@@ -468,6 +542,7 @@ class AsyncClient(_Settings):
     activate = _awaited(_Calls.activate)
     decide_many = _awaited(_Calls.decide_many)
     reward_many = _awaited(_Calls.reward_many)
+    flush = _awaited(_Calls.flush)
     create = _awaited(_Calls.create)
     experiments = _awaited(_Calls.experiments)
     experiment = _awaited(_Calls.experiment)
@@ -486,7 +561,12 @@ class AsyncClient(_Settings):
     export = _awaited(_Calls.export)
 
     async def close(self) -> None:
-        """Close the connections; later calls raise `ConnectionError`."""
+        """Send what is queued for up to a second, and close the connections; later calls raise `ConnectionError`."""
+        if not self._fallback.closed:
+            await self.flush(LAST_FLUSH)
+        self._fallback.close()
+        if self._sender is not None:
+            self._sender.cancel()
         await self._pool.close()
 
     async def __aenter__(self) -> Self:
@@ -497,6 +577,25 @@ class AsyncClient(_Settings):
 
     def _open(self, destination: Destination, max_connections: int) -> None:
         self._pool = AsyncPool(destination, max_connections)
+        self._sender: asyncio.Task[None] | None = None
+        self._answered = asyncio.Event()
+
+    def _wake(self, now: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if self._sender is None or self._sender.done() or self._sender.get_loop() is not loop:
+            self._answered = asyncio.Event()
+            self._sender = loop.create_task(self._send())
+        if now:
+            self._answered.set()
+
+    async def _send(self) -> None:
+        """Send what is queued in a task of its own, which ends when nothing is left."""
+        while self.queued and not self._fallback.closed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EVERY):
+                    await self._answered.wait()
+            self._answered.clear()
+            await self._run(self._delivery())
 
     async def _run(self, call: Call[Result]) -> Result:
         with closing(call):
@@ -554,18 +653,13 @@ def _alpha(value: Any) -> Any:
     return "inf" if value == math.inf else float(value)
 
 
-def _new_id() -> str:
-    """An id like the engine's: 96 random bits after a time stamp, so that new ids are close together in its index."""
-    return f"{(time.time_ns() >> 20) % 2**32:08x}{secrets.token_hex(12)}"
-
-
 def _decision(context: Any, id: Any, available: Any, deferred: Any, k: Any, features: Any) -> dict[str, Any]:
     options: dict[str, Any] = {} if k is None else {"k": _shown(k)}
     if features is not None:
         options["features"] = _features(features)
     return {
         "context": _label("context", context),
-        "id": _new_id() if id is None else _label("id", id),
+        "id": sending.new_id() if id is None else _label("id", id),
         "available": None if available is None else [_label("available", arm) for arm in _list("available", available)],
         "deferred": deferred,
         **options,

@@ -12,6 +12,7 @@ import numbers
 import random
 import re
 import reprlib
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -268,6 +269,11 @@ def path_to(endpoint: Endpoint, parameters: Mapping[str, Any]) -> str:
             repair = "Pass one of the names that experiments() returns."
             raise ServiceError(404, "unknown_experiment", message, "experiment", repair) from None
     return endpoint.path
+
+
+def new_id() -> str:
+    """An id like the engine's: 96 random bits after a time stamp, so that new ids are close together in its index."""
+    return f"{(time.time_ns() >> 20) % 2**32:08x}{secrets.token_hex(12)}"
 
 
 # batches: any number of items, in requests of a size that the service accepts
