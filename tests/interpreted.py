@@ -28,6 +28,8 @@ WHOLE = (
     "tests/algorithms/test_slates.py",
     "tests/math/test_slates.py",
     "tests/offline/test_slates.py",
+    "tests/offline/test_two_sides.py",
+    "tests/metrics/test_contexts.py",
     "tests/lab/test_slate_runs.py",
     "tests/offline/test_optimum.py",
     "tests/policy/test_public_attributes.py",

@@ -463,3 +463,34 @@ def uniform(rng: Any) -> float:
     if not 0.0 <= real < 1.0:
         raise InvalidArgument("rng.random()", "a number in [0, 1)", drawn, repair)
     return real
+
+
+def context_weight(value: Any) -> float:
+    """Check the part that contexts have in an objective of both sides."""
+    return _part("context_weight", value, "Pass 0 to be fair to arms alone.")
+
+
+def context_share(value: Any) -> float:
+    """Check the share of its best that every context is promised."""
+    return _part("context_share", value, "Pass 0 to be fair to arms alone.")
+
+
+def _part(argument: str, value: Any, repair: str) -> float:
+    try:
+        return number(argument, value, low=0.0, high=1.0, high_open=True)
+    except InvalidArgument:
+        raise InvalidArgument(argument, "a number in [0, 1)", value, repair) from None
+
+
+def context_weights(value: ArrayLike, n_contexts: int) -> NDArray[np.float64]:
+    """Check the weights of contexts: positive, of any sum that a float can hold."""
+    allowed = f"positive numbers, one per context ({n_contexts})"
+    repair = "Leave them out to weigh contexts by their visits."
+    found = floats("context_weights", allowed, value, repair)
+    if found.shape != (n_contexts,):
+        raise InvalidArgument("context_weights", allowed, f"shape {found.shape}", repair)
+    with np.errstate(all="ignore"):
+        parts = found / found.sum()
+    if not (np.isfinite(parts) & (parts > 0.0)).all():
+        raise InvalidArgument("context_weights", allowed, value, repair)
+    return found

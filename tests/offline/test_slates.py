@@ -12,7 +12,7 @@ import pytest
 
 from alphafair import Groups, Stream, metrics, offline_curve, offline_optimum, offline_welfare_curve, present_arms
 from alphafair.errors import InvalidArgument
-from alphafair.offline import context_reward_totals, slates
+from alphafair.offline import context_reward_totals, primal_dual
 from tests import ROOT
 
 GOLDEN: list[dict[str, Any]] = json.loads((ROOT / "tests/fixtures/golden_slates.json").read_text())["certificates"]
@@ -108,7 +108,9 @@ def test_it_is_certified_and_feasible(alpha: float) -> None:
         # no other policy is better, and certificates of any run hold
         free = rng.random(totals.shape)
         for j, each in enumerate(k):
-            free[j] = nu + (1 - nu) * slates.greedy(free[j][None], np.array([(each - len(x[0]) * nu) / (1 - nu)]))[0]
+            free[j] = (
+                nu + (1 - nu) * primal_dual.greedy(free[j][None], np.array([(each - len(x[0]) * nu) / (1 - nu)]))[0]
+            )
         resolved = (groups or Groups()).for_arms(len(x[0]))
         accounts = resolved.accounts(1.0 + (totals * free).sum(axis=0))
         assert metrics.welfare(accounts, alpha, groups=groups) <= best.welfare * (1.0 + best.welfare_gap)
@@ -124,7 +126,7 @@ def test_a_wrong_constant_would_be_noticed() -> None:
     money = float((w * best.accounts).sum())
 
     def most(kappa: float, prices: np.ndarray) -> float:
-        return float(prices.sum() + slates.topsum(totals * prices, np.full(len(totals), kappa)).sum())
+        return float(prices.sum() + primal_dual.topsum(totals * prices, np.full(len(totals), kappa)).sum())
 
     assert most(k, w) == pytest.approx(money, rel=1e-8)
     assert most(k - 1, w) < money * (1 - 1e-3)
@@ -174,7 +176,7 @@ def test_the_same_policy_with_one_arm_per_decision() -> None:
         totals, _, _, _ = problem(3)
         m, n = totals.shape
         plain = offline_optimum(totals, alpha)
-        found = slates.solve(totals, np.ones(n), np.arange(n), np.ones(n), np.ones(m), alpha, 1e-9)
+        found = primal_dual.solve(totals, np.ones(n), np.arange(n), np.ones(n), np.ones(m), alpha, 1e-9)
         assert metrics.welfare(found.accounts, alpha) == pytest.approx(plain.welfare, rel=3e-9)
 
 

@@ -100,6 +100,18 @@ from alphafair.metrics.bounds import (
 from alphafair.metrics.bounds import (
     welfare_certificate as welfare_certificate,
 )
+from alphafair.metrics.contexts import (
+    context_share_at as context_share_at,
+)
+from alphafair.metrics.contexts import (
+    context_shares as context_shares,
+)
+from alphafair.metrics.contexts import (
+    least_context_share as least_context_share,
+)
+from alphafair.metrics.contexts import (
+    two_sided_welfare as two_sided_welfare,
+)
 from alphafair.metrics.notions import (
     envy as envy,
 )

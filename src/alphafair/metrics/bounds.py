@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,9 @@ from alphafair.metrics.accounts import (
     welfare_of,
 )
 from alphafair.values import Policy, Trace
+
+if TYPE_CHECKING:
+    from alphafair.offline.sides import Joint, Promise
 
 Bound = Any  # a float, or None where it does not exist
 LEAST_RATIO = 1e-300  # of an optimum to what was achieved: its logarithm exists
@@ -172,6 +175,8 @@ def most_welfare(total: float, n_arms: int, *, groups: GroupsLike | None = None)
 class Certificates(NamedTuple):
     """Upper bounds for a run, computed from its rewards alone.
 
+    With a `context_weight` only the last exists, and the others are None.
+
     The first four are in alpha-performance. From alpha = 1 on only the standard regret exists, and at inf none of them:
     they are None. The last three are in welfare.
     """
@@ -180,10 +185,11 @@ class Certificates(NamedTuple):
     approximate_regret: Bound
     standard_regret: Bound
     performance_ratio: Bound
-    vacuous: bool  # the bounds are uninformative: above the performance of any split of all rewards
-    welfare: float  # of the best fixed policy
-    welfare_ratio: float  # the same over the welfare of the accounts
-    boxed_welfare_ratio: float  # a bound that also uses what each account can be at most; never weaker
+    vacuous: Bound  # the bounds are uninformative: above the performance of any split of all rewards
+    welfare: Bound  # of the best fixed policy
+    welfare_ratio: Bound  # the same over the welfare of the accounts
+    boxed_welfare_ratio: Bound  # a bound that also uses what each account can be at most; never weaker
+    two_sided_welfare_ratio: Bound = None  # of the best fixed policy over that of the accounts of arms and contexts
 
 
 def certificates(
@@ -196,6 +202,10 @@ def certificates(
     present: ArrayLike | None = None,
     prices: ArrayLike | None = None,
     k: ArrayLike = 1,
+    context_share: float = 0.0,
+    context_weight: float = 0.0,
+    context_weights: ArrayLike | None = None,
+    context_accounts: ArrayLike | None = None,
 ) -> Certificates:
     """Upper bounds of OPT, OPT - c_alpha ALG, OPT - ALG and OPT/ALG for any run, and of the welfare, without a solver.
 
@@ -227,6 +237,13 @@ def certificates(
         w is 16, as in policies.
     k
         Number of arms that a decision shows: as for `alphafair.offline_optimum`.
+    context_share
+        Compare with the policies that give every context at least this share of its best. A run that does not may be
+        better than all of them: ratios below 1 are possible.
+    context_weight, context_weights
+        As for `alphafair.offline_optimum`: bound W_2(R*, U*) / W_2(R, U).
+    context_accounts
+        With a context weight, U of the run: 1 + the rewards in each context, or `policy.context_accounts`.
 
     >>> from alphafair import AlphaFair, context_reward_totals, offline_optimum, simulate, streams
     >>> stream = streams.ratings(n_rounds=20_000, n_contexts=3, n_arms=4, seed=0)
@@ -240,6 +257,7 @@ def certificates(
     """
     # imported here: no other metric needs kernels
     from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
+    from alphafair.offline.sides import Joint, Promise, Sides, side_of
     from alphafair.offline.slates import Rows, checked_k
 
     alpha = validate.alpha(alpha)
@@ -262,11 +280,20 @@ def certificates(
     priced = paid if prices is None else by_group("prices", prices, resolved)[0]
     if priced.shape != paid.shape:
         raise InvalidArgument("prices", "one number per arm or group", f"shape {priced.shape}", repair)
+    sides = Sides.of(totals, context_share, context_weight, context_weights, present, k)
+    repair = "Pass a context_weight as well."
+    if context_accounts is not None and (sides is None or sides.weight == 0.0):
+        raise InvalidArgument("context_accounts", "None without a context_weight", context_accounts, repair)
     reach: Reach
     if (checked_k(k, len(totals)) > 1).any():
         reach = OfSlates(np.ascontiguousarray(totals), first, resolved, Rows.of(k, totals.shape, resolved, there))
     else:
-        reach = OfSingleArms(first, *reduction.merge(np.ascontiguousarray(totals), first))
+        best, merged, base = reduction.merge(np.ascontiguousarray(totals), first)
+        side = None if sides is None else side_of(sides, reduction, totals, best, merged)
+        reach = OfSingleArms(first, best, merged, base, side if isinstance(side, Promise) else None)
+        if isinstance(side, Joint):
+            found = _two_sided(paid, first, reach, side, resolved, alpha, prices, context_accounts)
+            return Certificates(*7 * (None,), None, two_sided_welfare_ratio=found)
     with np.errstate(under="ignore"):
         bound, boxed, rounding = _most_reachable(priced, first, reach, totals.shape, resolved.entitlements, alpha)
     achieved = float(welfare_of("accounts", paid, alpha, resolved))
@@ -303,9 +330,14 @@ class OfSingleArms:
     best: Floats
     merged: Floats
     base: Floats
+    promise: Promise | None = None
 
     def above_first(self, w: Floats) -> float:
-        return float(((self.base - self.first) * w).sum() + (self.merged * w).max(axis=1).sum())
+        worth, given = self.merged * w, float(((self.base - self.first) * w).sum())
+        if self.promise is not None:
+            p = self.promise.prices(worth, 1.0, self.merged)
+            worth, given = worth + self.merged * p[:, None], given + self.promise.beside(p)
+        return given + float(worth.max(axis=1).sum())
 
     def highest(self) -> Floats:
         return np.asarray(self.first + self.best.sum(axis=0))
@@ -350,6 +382,43 @@ def _most_reachable(
     inside = _filled(y, first, highest, w, above_first + 4.0 * EPSILON * float((first * w).sum()))
     boxed = float(power_mean(inside / s, s, alpha))
     return bound * (1.0 + rounding), min(bound, boxed) * (1.0 + rounding), rounding
+
+
+def _two_sided(
+    paid: Floats,
+    first: Floats,
+    reach: OfSingleArms,
+    side: Joint,
+    groups: ArmGroups,
+    alpha: float,
+    prices: ArrayLike | None,
+    context_accounts: ArrayLike | None,
+) -> float:
+    """Return A = sum_k p_k Y_k(0) + sum_j max_i V_ji (p_i + p_j) at the derivatives p of ln W_2 at the accounts.
+
+    No fixed policy has a W_2 above A times that of the accounts, because W_2 is concave and scales with them. Above
+    alpha = 64, W_alpha(R*) <= W_16(R*) is bounded.
+    """
+    if prices is not None:
+        raise InvalidArgument(
+            "prices", "left out with a context_weight", f"shape {np.shape(prices)}", "Leave them out."
+        )
+    count = len(side.parts)
+    repair = "Pass policy.context_accounts, or 1 + the rewards of every context."
+    if context_accounts is None:
+        raise InvalidArgument("context_accounts", "given with a context_weight", None, repair)
+    u = checked_accounts("context_accounts", context_accounts)
+    if u.shape != (count,):
+        raise InvalidArgument("context_accounts", f"one number per context ({count})", f"shape {u.shape}", repair)
+    s, played = groups.entitlements, played_alpha(alpha)
+    levels, arms_own = paid / s, 1.0 / (1.0 + float(side.parts.sum()))
+    w = (levels / levels.min()) ** -played
+    w *= arms_own / float(w @ paid)
+    p = arms_own * side.parts / u
+    most = float(w @ reach.base) + side.beside(p) + float((reach.merged * (w + p[:, None])).max(axis=1).sum())
+    steeper = float(power_mean(levels, s, played) / power_mean(levels, s, alpha))
+    rounding = _rounding(reach.merged.shape, levels, u, np.ones(1))
+    return float(most * steeper**arms_own * (1.0 + 2.0 * rounding))
 
 
 def _rounding(shape: tuple[int, ...], *levels: Floats) -> float:

@@ -25,7 +25,9 @@ from alphafair.groups import ArmGroups, GroupsLike
 from alphafair.math.welfare import welfare as welfare_of
 from alphafair.offline import hindsight, large, slates, steep
 from alphafair.offline.interior_point import NEAR_ONE
+from alphafair.offline.primal_dual import solve, topsum
 from alphafair.offline.reduction import MOST_REWARD, Reduction, checked_initial, checked_presence
+from alphafair.offline.sides import Sides, side_of
 from alphafair.values import Matrix, Stream, Vector
 
 CHUNK = 64  # prefixes per compiled call, between two progress reports
@@ -45,6 +47,11 @@ class OfflineOptimum:
 
     `distributions` and `cumulative_rewards` are by arm; `accounts`, R with its initial 1, by group, or by arm without
     groups. `value` is the sum of utilities: logarithms at alpha = 1, negative above, and the welfare itself at inf.
+
+    `context_accounts` are U, 1 + the rewards of each context, and `context_shares` those rewards over the most that the
+    context could have. `context_prices` p are in units of dW/dR: in context j an arm is shown only if W_ji (dW/dR_i +
+    p_j) is largest. With a `context_share` p_j is what one more reward promised in j costs in welfare. With a
+    `context_weight`, `two_sided_welfare` is the objective W_2, and both gaps are of it instead.
     """
 
     distributions: Matrix
@@ -56,6 +63,10 @@ class OfflineOptimum:
     certified: bool
     welfare: float
     welfare_gap: float  # relative
+    context_shares: Vector
+    context_accounts: Vector
+    context_prices: Vector
+    two_sided_welfare: float | None = None
 
 
 def offline_optimum(
@@ -67,6 +78,9 @@ def offline_optimum(
     groups: GroupsLike | None = None,
     present: ArrayLike | None = None,
     k: ArrayLike = 1,
+    context_share: float = 0.0,
+    context_weight: float = 0.0,
+    context_weights: ArrayLike | None = None,
 ) -> OfflineOptimum:
     """Find the distributions, one per context, that maximize sum_i phi(1 + sum_j W_ji x_ji).
 
@@ -93,6 +107,14 @@ def offline_optimum(
         Number of arms that a decision shows, which are all rewarded: one number, or one per row of totals. Then
         `distributions` are probabilities to be shown, which sum to k in every row, and no arm has more than 1. Where
         fewer arms are present, all of them are shown. Floors of groups need k = 1.
+    context_share
+        Among the policies that give every context at least this share of its best, the largest total of its arms. It
+        must be below what the floors leave. The tolerance is then relative to the welfare, for every alpha.
+    context_weight
+        Theta in [0, 1): maximize W_2 = W(R)^(1-theta) W_1(U)^theta, with W_1 the geometric mean, instead of W(R). The
+        tolerance is then relative to W_2.
+    context_weights
+        The weights of contexts in W_1(U), in any unit: their rounds, for example.
 
     Notes
     -----
@@ -116,6 +138,9 @@ def offline_optimum(
     >>> sellers = offline_optimum([[8.0, 3.0, 4.0], [2.0, 6.0, 1.0]], 0.9, groups=groups)
     >>> sellers.distributions.round(2).tolist(), sellers.accounts.round(2).tolist()
     ([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], [7.6, 6.6])
+    >>> kept = offline_optimum([[5.0, 0.0], [9.0, 6.0], [30.0, 2.0]], 1.0, context_share=0.7)
+    >>> kept.context_shares.round(3).tolist(), round(kept.welfare, 3)
+    ([1.0, 0.7, 1.0], 15.367)
     """
     totals = validate.reward_table(
         "context_reward_totals", context_reward_totals, low=0.0, high=MOST_REWARD, repair=RESCALE
@@ -126,11 +151,14 @@ def offline_optimum(
     reduction = Reduction.of(totals.shape[1], groups, there)
     n_groups = reduction.groups.n_groups
     first = checked_initial(initial, n_groups)
+    sides = Sides.of(totals, context_share, context_weight, context_weights, present, k)
+    if sides is not None:
+        return _best_of_two_sides(totals, first, reduction, sides, alpha, tolerance)
     if (slates.checked_k(k, len(totals)) > 1).any():
         return _best_slates(totals, first, reduction.groups, there, k, alpha, tolerance)
     best, merged, base = reduction.merge(totals, first)
     if alpha > NEAR_ONE:
-        shares, accounts, welfare_gap, iterations = steep.solve(
+        shares, accounts, welfare_gap, iterations, _ = steep.solve(
             merged, base, reduction.groups.entitlements, alpha, tolerance
         )
         distributions, earned = reduction.spread(totals, best, shares)
@@ -151,7 +179,44 @@ def offline_optimum(
             _warn(gap / value, tolerance)
         distributions, earned = reduction.spread(totals, best, shares)
     result = float(value), float(gap), int(iterations), certified, float(welfare), float(welfare_gap)
-    return OfflineOptimum(distributions, accounts, earned, *result)
+    return OfflineOptimum(distributions, accounts, earned, *result, *_of_contexts(totals, distributions, None))
+
+
+def _of_contexts(totals: Matrix, x: Matrix, k: Vector | None) -> tuple[Vector, Vector, Vector]:
+    """Return the shares and the accounts of contexts, and prices of 0; k: how many arms each shows, None for one."""
+    with np.errstate(under="ignore"):
+        earned = (totals * x).sum(axis=1)
+        most = totals.max(axis=1) if k is None else topsum(totals, k)
+        shares = np.divide(earned, most, out=np.ones(len(most)), where=most > 0.0)
+    return np.minimum(shares, 1.0), 1.0 + earned, np.zeros(len(most))
+
+
+def _best_of_two_sides(
+    totals: Matrix, first: Vector, reduction: Reduction, sides: Sides, alpha: float, tolerance: float
+) -> OfflineOptimum:
+    """The same with a promise to contexts, or with their accounts in the objective."""
+    groups = reduction.groups
+    best, merged, base = reduction.merge(totals, first)
+    side, n_groups = side_of(sides, reduction, totals, best, merged), groups.n_groups
+    of_groups, one = np.arange(n_groups), np.ones(len(totals))
+    found = solve(merged, base, of_groups, groups.entitlements, one, alpha, tolerance, side)
+    if found.welfare_gap > tolerance:
+        _warn(found.welfare_gap, tolerance, stacklevel=4)
+    x, earned = reduction.spread(totals, best, found.shares)
+    accounts = first + np.bincount(groups.of_arms, earned, n_groups)
+    welfare = _welfare(accounts, groups, alpha)
+    shares, of_contexts, prices = _of_contexts(totals, x, None)
+    joint, relative = None, found.welfare_gap
+    value, gap = _of_welfare(welfare, relative, groups, alpha)
+    if sides.weight > 0.0:
+        prices = sides.weight / (1.0 - sides.weight) * welfare * sides.weights / of_contexts
+        mean = math.exp(float(sides.weights @ np.log(of_contexts)))
+        joint = welfare ** (1.0 - sides.weight) * mean**sides.weight
+        gap = relative * joint
+    elif found.context_prices is not None:
+        prices = found.context_prices
+    result = value, gap, found.steps, relative <= tolerance, welfare, relative
+    return OfflineOptimum(x, accounts, earned, *result, shares, of_contexts, prices, joint)
 
 
 def _best_slates(
@@ -170,12 +235,17 @@ def _best_slates(
     if relative > aim:
         _warn(relative, aim, stacklevel=4)
     welfare = _welfare(accounts, groups, alpha)
+    value, gap = _of_welfare(welfare, relative, groups, alpha)
+    result = value, gap, iterations, relative <= aim, welfare, relative
+    return OfflineOptimum(x, accounts, earned, *result, *_of_contexts(totals, x, rows.k))
+
+
+def _of_welfare(welfare: float, relative: float, groups: ArmGroups, alpha: float) -> tuple[float, float]:
+    """Return the value of a welfare, and its gap, for any alpha."""
     if alpha > NEAR_ONE:
-        value, gap = _in_utility(welfare, relative, groups, alpha)
-    else:
-        money = float(groups.entitlements.sum()) * welfare ** (1.0 - alpha)
-        value, gap = money / (1.0 - alpha), relative * money
-    return OfflineOptimum(x, accounts, earned, value, gap, iterations, relative <= aim, welfare, relative)
+        return _in_utility(welfare, relative, groups, alpha)
+    money = float(groups.entitlements.sum()) * welfare ** (1.0 - alpha)
+    return money / (1.0 - alpha), relative * money
 
 
 def _welfare(accounts: Vector, groups: ArmGroups, alpha: float) -> float:

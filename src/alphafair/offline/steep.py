@@ -40,12 +40,16 @@ REACH = 0.995  # of the way to the boundary that a step of the dual may go
 
 
 class Solution(NamedTuple):
-    """Shares of arms by context, the accounts, the certified relative gap of the welfare, and the steps taken."""
+    """Shares of arms by context, the accounts, the certified relative gap of the welfare, and the steps taken.
+
+    Where contexts have prices, their prices as derivatives of the welfare by reward.
+    """
 
     shares: Matrix
     accounts: Vector
     welfare_gap: float
     steps: int
+    context_prices: Vector | None = None
 
 
 def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, tolerance: float) -> Solution:
@@ -63,7 +67,7 @@ def solve(totals: Matrix, initial: Vector, entitlements: Vector, alpha: float, t
         found = maximize(totals, base, s, alpha, tolerance)
         if alpha <= STAGED and abs(alpha - 1.0) >= LEAST_DISTANCE and found.welfare_gap > tolerance:
             found = min(found, _dual(totals, base, s, alpha, tolerance), key=lambda solution: solution.welfare_gap)
-    x, levels, gap, steps = found
+    x, levels, gap, steps, _ = found
     shares[rows] = 0.0
     shares[paid] = x
     accounts[arms] = levels * unit * s

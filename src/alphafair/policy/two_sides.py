@@ -22,32 +22,9 @@ from alphafair.values.arrays import Vector
 VISITS = "visits"
 
 
-def context_weight_of(value: Any) -> float:
-    """Check a context weight."""
-    try:
-        return validate.number("context_weight", value, low=0.0, high=1.0, high_open=True)
-    except InvalidArgument as problem:
-        allowed, repair = "a number in [0, 1)", "Pass 0 to be fair to arms alone."
-        raise InvalidArgument("context_weight", allowed, value, repair) from problem
-
-
-def weights_of(weights: ArrayLike, n_contexts: int) -> list[float]:
-    """Check weights of contexts."""
-    allowed = f"positive numbers, one per context ({n_contexts})"
-    repair = "Leave them out to weigh contexts by their visits."
-    found = validate.floats("context_weights", allowed, weights, repair)
-    if found.shape != (n_contexts,):
-        raise InvalidArgument("context_weights", allowed, f"shape {found.shape}", repair)
-    with np.errstate(all="ignore"):
-        parts = found / found.sum()
-    if not (np.isfinite(parts) & (parts > 0.0)).all():
-        raise InvalidArgument("context_weights", allowed, weights, repair)
-    return [float(weight) for weight in found]
-
-
 def side_settings(n_contexts: int, context_weight: Any, context_weights: Any) -> dict[str, Any]:
     """Check the settings of the second side, and return those that are not at their defaults."""
-    weight = context_weight_of(context_weight)
+    weight = validate.context_weight(context_weight)
     if weight == 0.0:
         if context_weights is not None:
             repair = "Pass a context_weight as well."
@@ -56,7 +33,7 @@ def side_settings(n_contexts: int, context_weight: Any, context_weights: Any) ->
     if context_weights is None:
         return {"context_weight": weight}
     n_contexts = validate.integer("n_contexts", n_contexts, low=1)
-    return {"context_weight": weight, "context_weights": weights_of(context_weights, n_contexts)}
+    return {"context_weight": weight, "context_weights": validate.context_weights(context_weights, n_contexts).tolist()}
 
 
 class TwoSided(BasePolicy):
@@ -99,7 +76,7 @@ class TwoSided(BasePolicy):
         learners start anew, because gains change their scale.
         """
         with self._lock, np.errstate(all="ignore"):
-            weight = self.context_weight if context_weight is None else context_weight_of(context_weight)
+            weight = self.context_weight if context_weight is None else validate.context_weight(context_weight)
             weights: Any = self.context_weights if context_weights is None else context_weights
             if isinstance(weights, str) and weights == VISITS:
                 weights = None
@@ -200,7 +177,7 @@ class TwoSided(BasePolicy):
                 if not fixed:
                     allowed, repair = "None unless weights are fixed", "Use set_sides."
                     raise InvalidArgument("context_weights", allowed, context_weights, repair)
-                weights = weights_of(context_weights, more or self.n_contexts)
+                weights = validate.context_weights(context_weights, more or self.n_contexts).tolist()
             elif fixed and more and more > self.n_contexts:
                 allowed = f"positive numbers, one per context ({more})"
                 repair = 'Pass the weights of all contexts, or set_sides(context_weights="visits") first.'
