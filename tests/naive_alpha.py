@@ -787,6 +787,14 @@ class AdaptiveBandit:
         credit = {g: sum(self.credit(k) for k, own in enumerate(groups) if own == g) for g in groups}
         return self.books.levels() + np.array([credit[g] / self.books.s(g) for g in groups])
 
+    def relative_prices(self, context: int) -> Vector:
+        """w, in any unit."""
+        return relative_slopes(self.levels(), self.alpha)
+
+    def peak_of_master(self, now: dict[str, Any]) -> float:
+        """What d is over, in true units."""
+        return float(now["peak"])
+
     @staticmethod
     def tails(v: Vector, scale: float) -> Vector:
         best = best_of(v)
@@ -797,7 +805,7 @@ class AdaptiveBandit:
     def parts(self, context: int) -> dict[str, Any]:
         """All that is fixed before the draw."""
         books, n, c = self.books, len(self.books.live), self.index.largest
-        w, m = relative_slopes(self.levels(), self.alpha), self.index.predict(context)
+        w, m = self.relative_prices(context), self.index.predict(context)
         gamma = min(0.5, 0.3 * math.sqrt(n / (self.n_updates + 1)))
         s = (1 - gamma) * w / w.max()
         root_y = math.sqrt(16 * c**2 + 2 * self.spread)
@@ -845,14 +853,15 @@ class AdaptiveBandit:
         place = books.live.index(arm)
         self.forgo(arm)
         now, n, c = self.parts(context), len(books.live), self.index.largest
+        of_master = self.peak_of_master(now)
         self.peaks += now["peak"] * c
-        self.head_start += now["peak"] * max(0.0, reward - c)
+        self.head_start += of_master * max(0.0, reward - c)
         self.explored += now["peak"] * (now["gamma"] * c + max(0.0, reward - c) / now["p"].min())
         if c > 0:
             hit = np.eye(n)[place] / max(propensity, now["p"][place])
             known = min(reward, c)
             gain = now["w"] * (now["m"] + hit * (known - now["m"])) / now["w"].max()
-            ahead = books.at_stake * float((now["a"] - now["tilde"]) @ gain)
+            ahead = books.at_stake * float((now["a"] - now["tilde"]) @ gain) * now["peak"] / of_master
             self.lead += ahead
             self.spread += (now["h"] * (1 - now["h"]) * ahead) ** 2
             surprise = now["s"] * hit * (now["raised"] - known)
@@ -866,14 +875,14 @@ class AdaptiveBandit:
 
     def add_up(self, context: int, now: dict[str, Any], c: float) -> None:
         """W_1 U_1 + sum W (U_next - U), sqrt(N) U in place of U; and the same of Y over all contexts."""
-        n, peak = len(self.books.live), now["peak"]
+        n, peak, of_master = len(self.books.live), now["peak"], self.peak_of_master(now)
         after_u = math.sqrt(c**2 + n * self.norms[context])
         after_y = math.sqrt(16 * c**2 + 2 * self.spread)
         last_u, peak_u = self.learner_last.get(context, (0.0, peak))
-        last_y, peak_y = self.mixing_last or (0.0, peak)
+        last_y, peak_y = self.mixing_last or (0.0, of_master)
         self.learner_roots += peak_u * (now["root_u"] - last_u) + peak * (after_u - now["root_u"])
-        self.mixing_roots += peak_y * (now["root_y"] - last_y) + peak * (after_y - now["root_y"])
-        self.learner_last[context], self.mixing_last = (after_u, peak), (after_y, peak)
+        self.mixing_roots += peak_y * (now["root_y"] - last_y) + of_master * (after_y - now["root_y"])
+        self.learner_last[context], self.mixing_last = (after_u, peak), (after_y, of_master)
 
     def expected_bound(self) -> float:
         n, log = len(self.books.live), math.log(self.n_rounds)

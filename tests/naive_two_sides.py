@@ -123,6 +123,56 @@ class AdaptiveFull(AlphaFair, naive_alpha.AdaptiveFull):
         super().grow(n_contexts, weights)
 
 
+class AdaptiveBandit(naive_alpha.AdaptiveBandit):
+    """All losses over the largest price of the context; with fixed weights d is over that of all contexts."""
+
+    def __init__(
+        self, n_contexts: int, books: Books, *, alpha: float, context_weight: float, context_weights: Any = None
+    ) -> None:
+        self.sides = Sides(n_contexts, context_weight, context_weights)
+        super().__init__(n_contexts, books, alpha=alpha)
+
+    def prices(self, context: int) -> tuple[Vector, float]:
+        """p_i + p_j of every live arm, and the largest p_i + p_l in any context."""
+        books, alpha, sides = self.books, self.alpha, self.sides
+        levels, r = self.levels(), self.books.vectors()[0]
+        own = [books.live_groups.index(g) for g in books.present]
+        w = slopes(levels, alpha)
+        of_arm = (1 - sides.theta) * w / (w[own] @ r)
+        q = sides.parts(context)
+        of_all = sides.theta * q / sides.u
+        return of_arm + of_all[context], float(of_arm.max() + of_all.max())
+
+    def relative_prices(self, context: int) -> Vector:
+        p, _ = self.prices(context)
+        return np.asarray(p / p.max())
+
+    def parts(self, context: int) -> dict[str, Any]:
+        p, of_all = self.prices(context)
+        return {**super().parts(context), "peak": float(p.max()), "peak of all": of_all}
+
+    def peak_of_master(self, now: dict[str, Any]) -> float:
+        return float(now["peak" if self.sides.fixed is None else "peak of all"])
+
+    def learn(self, context: int, arm: int, propensity: float, reward: float) -> None:
+        super().learn(context, arm, propensity, reward)
+        self.sides.pay(context, reward)
+        if arm in self.books.live:
+            self.sides.rounds[context] += 1
+
+    def new_period(self, carry: float) -> None:
+        self.sides.new_period(carry)
+        super().new_period(carry)
+        self.head_start = self.index.largest * self.prices(0)[1]
+
+    def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
+        more = n_contexts - self.n_contexts
+        self.losses = np.vstack([self.losses, np.zeros((more, len(self.books.live)))])
+        self.norms, self.n_contexts = np.append(self.norms, np.zeros(more)), n_contexts
+        self.index.grow(n_contexts)
+        self.sides.grow(n_contexts, weights)
+
+
 def joint_welfare(accounts: Any, of_contexts: Any, alpha: float, theta: float, parts: Any, s: Any = None) -> float:
     """W_2."""
     return float(welfare(accounts, alpha, s) ** (1 - theta) * math.exp(theta * np.dot(parts, np.log(of_contexts))))

@@ -22,13 +22,29 @@ from alphafair import (
 )
 from alphafair.lab.rivals import AlphaFairAfter
 from tests import ROOT, naive_alpha, naive_two_sides
-from tests.algorithms.test_alpha import GROUPS, Pair, sampled
+from tests.algorithms.test_alpha import GROUPS, BanditOracle, Pair, sampled
 from tests.algorithms.test_alpha_oracle import make_rounds
 
 RUNS: list[dict[str, Any]] = json.loads((ROOT / "tests" / "fixtures" / "golden-two-sides.json").read_text())["runs"]
 WEIGHTS = (None, [1.0, 3.0])
-ORACLES = {"ascent": naive_two_sides.AlphaFair, "adaptive full": naive_two_sides.AdaptiveFull}
-OWN = {"ascent": (AlphaFair, {}), "adaptive full": (AlphaFairAdaptive, {"feedback": "full"})}
+
+
+class TwoSidedBandit(naive_two_sides.AdaptiveBandit, BanditOracle):
+    """With what is pending as the policy counts it: anew for all after a change of weights."""
+
+    def grow(self, n_contexts: int, weights: Any = None) -> None:
+        super().grow(n_contexts, weights)
+        if weights is not None:
+            self.count_all()
+
+
+FULL: dict[str, Any] = {"ascent": naive_two_sides.AlphaFair, "adaptive full": naive_two_sides.AdaptiveFull}
+ORACLES = FULL | {"adaptive bandit": TwoSidedBandit}
+OWN: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ascent": (AlphaFair, {}),
+    "adaptive full": (AlphaFairAdaptive, {"feedback": "full"}),
+    "adaptive bandit": (AlphaFairAdaptive, {}),
+}
 ROUNDING = 1e-9
 
 
@@ -53,10 +69,10 @@ class Given:
 
 
 SHOWN = ("accounts", "context_accounts", "surrogate_regret_bound", "expected_surrogate_regret_bound")
-GOLDEN = [run for run in RUNS if run.get("feedback") != "bandit" and "context_share" not in run]
+GOLDEN = [run for run in RUNS if "context_share" not in run]
 
 
-@pytest.mark.parametrize("run", GOLDEN, ids=lambda run: f"{run['policy']}-{run['alpha']}-{run['context_weight']}")
+@pytest.mark.parametrize("run", GOLDEN, ids=lambda run: f"{RUNS.index(run)}-{run['policy']}")
 def test_golden_runs(run: dict[str, Any]) -> None:
     policy, end = made_of(run), run["end"]
     for each in run["rounds"]:
@@ -70,8 +86,8 @@ def test_golden_runs(run: dict[str, Any]) -> None:
         else:
             found = getattr(policy, name) if name in SHOWN else learned[name]
             assert np.asarray(found) == pytest.approx(np.array(value), rel=1e-9, abs=1e-12)
-    if "surrogate_regret_bound" not in end:
-        assert policy.surrogate_regret_bound is None
+    for name in ("surrogate_regret_bound", "expected_surrogate_regret_bound"):
+        assert name in end or getattr(policy, name) is None
 
 
 class TwoSided(Pair):
@@ -94,7 +110,7 @@ class TwoSided(Pair):
         assert self.policy.context_entry_accounts == pytest.approx(sides.entry, rel=1e-12)
         assert self.policy.snapshot().arrays["context_rounds"] == pytest.approx(sides.rounds, rel=1e-12)
         bound = self.policy.surrogate_regret_bound
-        if sides.fixed is None:
+        if sides.fixed is None or not self.full:
             assert bound is None
         else:
             assert bound == pytest.approx(self.oracle.surrogate_regret_bound, rel=1e-9)
@@ -103,7 +119,8 @@ class TwoSided(Pair):
             assert self.policy.probabilities(context) == pytest.approx(expected, abs=1e-10, rel=0)
 
 
-CASES = sampled(ORACLES, GROUPS, (0.0, 0.5, 0.97, 1.0, 1.0 + 1e-9, 2.0, 16.0), (0.25, 0.7), WEIGHTS, every=7)
+CASES = sampled(FULL, GROUPS, (0.0, 0.5, 0.97, 1.0, 1.0 + 1e-9, 2.0, 16.0), (0.25, 0.7), WEIGHTS, every=7)
+CASES += sampled(["adaptive bandit"], GROUPS, (1.0, 1.0 + 1e-9, 2.0, 16.0), (0.25, 0.7), WEIGHTS, every=7)
 
 
 @pytest.mark.parametrize(("kind", "groups", "alpha", "theta", "weights"), CASES)
@@ -135,7 +152,26 @@ def test_policies_match_the_oracle(kind: str, groups: str, alpha: float, theta: 
     pair.check()
 
 
-@pytest.mark.parametrize(("kind", "alpha"), [("ascent", 1.0), ("ascent", 5.0), ("adaptive full", 2.0)])
+@pytest.mark.parametrize(("groups", "alpha", "weights"), sampled(GROUPS, (0.0, 0.5, 1.0, 2.0), WEIGHTS, every=3))
+def test_the_bandit_matches_the_oracle(groups: str, alpha: float, weights: Any) -> None:
+    pair = TwoSided("adaptive bandit", groups, alpha, 0.4, weights)
+    contexts, rewards = make_rounds("zeros" if alpha == 2.0 else "smooth", 40, 2, pair.policy.n_arms, 5)
+    for context, given in zip(contexts, rewards, strict=True):
+        pair.round(context, given)
+    pair.check()
+    bound = pair.policy.expected_surrogate_regret_bound
+    if weights is None or alpha > 1.0 or groups == "group floors":
+        assert bound is None
+    else:
+        assert bound == pytest.approx(pair.oracle.expected_bound(), rel=1e-9)
+    pair.new_period(0.5)
+    pair.round(0, rewards[0])
+    assert pair.policy.snapshot().arrays["head_start"] == pytest.approx(pair.oracle.head_start, rel=1e-9) or not weights
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha"), [("ascent", 1.0), ("ascent", 5.0), ("adaptive full", 2.0), ("adaptive bandit", 1.0)]
+)
 def test_a_weight_near_0_plays_as_none(kind: str, alpha: float) -> None:
     made, own = OWN[kind]
     contexts, rewards = make_rounds("smooth", 80, 2, 3, 1)
@@ -143,11 +179,12 @@ def test_a_weight_near_0_plays_as_none(kind: str, alpha: float) -> None:
     for context, given in zip(contexts, rewards, strict=True):
         assert two.probabilities(context) == pytest.approx(one.probabilities(context), abs=1e-12)
         for policy in (one, two):
-            policy.update(policy.choose(context), given)
+            decision = policy.choose(context, rng=Given(0.5))
+            policy.update(decision, given if policy.feedback == "full" else float(given[decision.arm]))
     assert two.accounts == pytest.approx(one.accounts, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", FULL)
 def test_a_weight_near_1_serves_every_context_its_best(kind: str) -> None:
     """Prices of arms are then equal, as at alpha = 0, though its gains are those of ln W_1(U)."""
     made, own = OWN[kind]
@@ -188,7 +225,7 @@ def hostile(kind: str, policy: Any, n_rounds: int, seed: int) -> tuple[Any, ...]
 
 
 @pytest.mark.parametrize("kind", ["punishing", "dying", "rich"])
-@pytest.mark.parametrize("made", OWN)
+@pytest.mark.parametrize("made", FULL)
 def test_the_theorems_hold_on_hostile_runs(made: str, kind: str) -> None:
     for seed, (alpha, theta) in enumerate([(0.3, 0.1), (0.9, 0.5), (1.0, 0.25), (1.0, 0.9), (2.0, 0.5)]):
         weights = np.random.default_rng(seed).random(3) + 0.1
@@ -241,6 +278,29 @@ def test_the_bound_is_within_reach() -> None:
     assert contexts == [0] * 40
     nothing = AlphaFair(1, 2, alpha=1.0, context_weight=0.25, context_weights=[1.0])
     assert metrics.welfare_certificate(nothing) == 1.0
+
+
+def test_the_bound_in_expectation_holds() -> None:
+    """E ln(W_2*/W_2) <= ln E[1 + ln W_2 + bound], against a world of two contexts that disagree."""
+    ratios, budgets = [], []
+    rng = np.random.default_rng(1)
+    rewards = rng.random((150, 3)) * np.array([[1.0, 0.6, 0.2], [0.1, 0.5, 0.9]])[np.arange(150) % 2]
+    parts = np.array([0.5, 0.5])
+    totals = np.array([rewards[::2].sum(axis=0), rewards[1::2].sum(axis=0)])
+    best = rewards_of_the_best(totals, None, 0.5, 0.5, parts)
+    for seed in range(6):
+        policy = AlphaFairAdaptive(2, 3, alpha=0.5, seed=seed, context_weight=0.5, context_weights=[1.0, 1.0])
+        for t in range(150):
+            decision = policy.choose(t % 2)
+            policy.update(decision, float(rewards[t, decision.arm]))
+        reached = naive_two_sides.joint_welfare(policy.accounts, policy.context_accounts, 0.5, 0.5, parts)
+        ratios.append(math.log(best / reached))
+        budgets.append(metrics.expected_welfare_budget(policy))
+        known = policy.expected_surrogate_regret_bound
+        assert budgets[-1] == pytest.approx(1 + math.log(reached) + known)
+    assert np.mean(ratios) <= math.log(np.mean(budgets))
+    with pytest.raises(InvalidArgument, match="context_weight"):
+        metrics.bound_in_expectation(policy)
 
 
 def test_a_period_and_groups_have_their_certificate() -> None:

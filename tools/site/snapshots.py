@@ -87,6 +87,7 @@ MEANINGS = {
     "context_rounds": "n_j, the rounds of the context; a period carries a part of them",
     "context_part": "q_j, the fixed weight of the context; 0 if contexts are weighed by their rounds",
     "weighed": "t, the sum of n_j",
+    "scarcest": "the context with the largest q_l/U_l",
     "context_logs": "the sum of n_j ln U_j, or of q_j ln U_j with fixed weights",
     # Hedge and FairCB
     "reward_sums": "G, the sum of rewards that the arm would have earned",

@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 
 from alphafair.jit import kernel
-from alphafair.math import predictor
+from alphafair.math import predictor, two_sides
 from alphafair.math.distributions import draw_arm
 from alphafair.math.floors import (
     TIE,
@@ -78,6 +78,7 @@ from alphafair.math.predictor import (
     solve,
     start_predictor,
 )
+from alphafair.math.two_sides import check_sides, pay_context, start_sides, sum_logs, write_prices
 from alphafair.math.utility import (
     admit_accounts,
     check_slopes,
@@ -92,7 +93,8 @@ from alphafair.values.arrays import Vector, positions
 
 GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
-WELFARE = True  # False in machine code for policies with alpha < 1
+WELFARE = True  # False in machine code for policies with alpha < 1 and without a second side
+SIDES = True  # False in machine code for policies without a second side
 
 KAPPA = 0.005  # the least share of the guaranteed learner
 EXPLORE = 0.3
@@ -129,6 +131,10 @@ T = positions(predictor.SCRATCH, "guaranteed", "raised", "distances", "played")
 P = positions(
     predictor.PARTS, "peak", "share", "safe_share", "exploration", "rate", "new_level", "before_u", "before_y"
 )
+N2 = positions(N1, *two_sides.TOTALS._fields, "scarcest")  # with a second side, for every alpha
+K2 = positions(K, *two_sides.OWN._fields)
+T2 = positions(T, "price")
+P2 = positions(P, "money", "joint_peak")
 
 
 @kernel
@@ -168,6 +174,9 @@ def score(memory, context, rounds):
     predict(memory, context, reward_size(memory.scalars))
     parts, slope, scores = memory.parts, memory.arms[A.slope], memory.scratch[T.scores]
     predicted = memory.scratch[T.predicted]
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        write_joint_prices(memory, context)
+        slope = memory.scratch[T2.price]
     n = scores.shape[0]
     peak = best = 0.0
     for i in range(n):
@@ -176,6 +185,31 @@ def score(memory, context, rounds):
         best = max(best, scores[i])
     parts[P.peak], parts[P.exploration] = peak, exploration(rounds, n)
     return best
+
+
+@kernel
+def write_joint_prices(memory, context):
+    """Write the prices of arms in this context, money, and the largest price in any context."""
+    settings, slope, peak = memory.settings, memory.arms[A.slope], 0.0
+    totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
+    money = write_prices(memory.groups, memory.arms, settings, totals, own, memory.scratch[T2.price])
+    for i in range(slope.shape[0]):
+        peak = max(peak, slope[i])
+    scarcest, theta = memory.context_scalars[int(memory.scalars[N2.scarcest])], settings[S.context_weight]
+    of_context = scarcest[K2.context_part] / scarcest[K2.context_account]
+    memory.parts[P2.money] = money
+    memory.parts[P2.joint_peak] = (1.0 - theta) * peak + theta * money * of_context
+
+
+@kernel
+def find_scarcest(memory):
+    """Find the context with the largest q_l/U_l."""
+    of_contexts, best = memory.context_scalars, -1.0
+    for j in range(of_contexts.shape[0]):
+        ratio = of_contexts[j, K2.context_part] / of_contexts[j, K2.context_account]
+        if ratio > best:
+            best = ratio
+            memory.scalars[N2.scarcest] = j
 
 
 @kernel
@@ -204,6 +238,8 @@ def deviation(numbers):
 def concentrate(memory, best):
     """Replace v = w m in `scores`, with maximum `best`, by a."""
     scores, slope, pending = memory.scratch[T.scores], memory.arms[A.slope], memory.arms[A.pending]
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        slope = memory.scratch[T2.price]
     n, best_slope, all_pending = scores.shape[0], 0.0, 0.0
     for i in range(n):
         all_pending += pending[i]
@@ -254,6 +290,8 @@ def set_distances(memory, context, most, keep, top):
         scratch[T.distances],
     )
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        slope = memory.scratch[T2.price]
     n, peak, gamma, largest = scores.shape[0], parts[P.peak], parts[P.exploration], numbers[N.largest]
     size = most * largest
     parts[P.before_y] = math.sqrt(MIXING_START * size * size + 2.0 * numbers[N.spread])
@@ -307,6 +345,19 @@ def draw(memory, context, uniform, out):
 
 
 @kernel
+def peaks_for_bound(memory):
+    """Return W as the learners' sums of the bound take it, and as the master's do: the same without a context weight.
+
+    With one both are over money; the master's is that of all contexts, since its own would rise between them.
+    """
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        money = memory.parts[P2.money]
+        return memory.parts[P.peak] / money, memory.parts[P2.joint_peak] / money
+    peak = peak_for_bound(memory)
+    return peak, peak
+
+
+@kernel
 def peak_for_bound(memory):
     """Return W as the sums of the bound take it: for alpha >= 1 in units of its value at `first_unit`."""
     peak, numbers, alpha = memory.parts[P.peak], memory.scalars, memory.settings[S.alpha]
@@ -319,15 +370,15 @@ def peak_for_bound(memory):
 def add_up(memory, arm, propensity, reward):
     """Add to `explored`, `peaks` and `head_start`, and to `outside` if the round is outside the theorem."""
     numbers, gamma, largest = memory.scalars, memory.parts[P.exploration], memory.scalars[N.largest]
-    peak, most = peak_for_bound(memory), numbers[N.mixing_peak]
-    if WELFARE and memory.settings[S.alpha] >= 1.0:
+    (peak, of_master), most = peaks_for_bound(memory), numbers[N.mixing_peak]
+    if WELFARE and (memory.settings[S.alpha] >= 1.0 or memory.settings[S.sided] > 0.0):
         most *= 1.0 + 1e-9  # units and powers round
-    if propensity != probability(memory, arm) or (numbers[N.mixing_peak] > 0.0 and peak > most):
+    if propensity != probability(memory, arm) or (numbers[N.mixing_peak] > 0.0 and of_master > most):
         numbers[N.outside] += 1.0
     count_shown(numbers, 1)
     numbers[N.peaks] += peak * largest
     numbers[N.explored] += peak * gamma * largest
-    numbers[N.head_start] += peak * numbers[N.most_shown] * max(0.0, reward - largest)
+    numbers[N.head_start] += of_master * numbers[N.most_shown] * max(0.0, reward - largest)
     if reward > largest and memory.groups.numbers[F.group_floored] == 0.0:  # else an arm may have probability 0
         least = 1.0
         for i in range(memory.scratch.shape[1]):
@@ -351,12 +402,17 @@ def update_learners(memory, context, arm, propensity, reward):
     predicted, raised = scratch[T.predicted], scratch[T.raised]
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
     n, peak, share, gamma = scores.shape[0], parts[P.peak], parts[P.share], parts[P.exploration]
+    of_master = peak
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        slope = memory.scratch[T2.price]
+        if memory.settings[S.fixed_weights] > 0.0:
+            of_master = parts[P2.joint_peak]
     chance = max(propensity, probability(memory, arm))  # in order, the propensity itself
     expected = 0.0
     for i in range(n):
         expected += (scores[i] - played[i]) * slope[i] * predicted[i]
         losses[i] -= (1.0 - gamma) * slope[i] / peak * raised[i]
-    ahead = (expected + (played[arm] - scores[arm]) * slope[arm] * (predicted[arm] - reward) / chance) / peak
+    ahead = (expected + (played[arm] - scores[arm]) * slope[arm] * (predicted[arm] - reward) / chance) / of_master
     ahead *= at_stake(memory.groups)
     move = share * (1.0 - share) * ahead
     numbers[N.lead] += ahead
@@ -371,16 +427,17 @@ def update_learners(memory, context, arm, propensity, reward):
 def add_roots(memory, context):
     """Add the changes of U and Y to the sums of the bound."""
     numbers, parts, own = memory.scalars, memory.parts, memory.context_scalars[context]
-    peak, n, largest = peak_for_bound(memory), memory.scratch.shape[1], numbers[N.largest]
+    (peak, of_master), n, largest = peaks_for_bound(memory), memory.scratch.shape[1], numbers[N.largest]
     size = numbers[N.most_shown] * largest
     u_peak = own[K.learner_peak] if own[K.learner_peak] > 0.0 else peak
-    y_peak = numbers[N.mixing_peak] if numbers[N.mixing_peak] > 0.0 else peak
+    y_peak = numbers[N.mixing_peak] if numbers[N.mixing_peak] > 0.0 else of_master
     u = math.sqrt(largest * largest + n * own[K.variation])
     y = math.sqrt(MIXING_START * (size * size) + 2.0 * numbers[N.spread])
     before_u, before_y = parts[P.before_u], parts[P.before_y]
     numbers[N.learner_roots] += u_peak * (before_u - own[K.learner_root]) + peak * (u - before_u)
-    numbers[N.mixing_roots] += y_peak * (before_y - numbers[N.mixing_root]) + peak * (y - before_y)
-    own[K.learner_root], own[K.learner_peak], numbers[N.mixing_root], numbers[N.mixing_peak] = u, peak, y, peak
+    numbers[N.mixing_roots] += y_peak * (before_y - numbers[N.mixing_root]) + of_master * (y - before_y)
+    own[K.learner_root], own[K.learner_peak] = u, peak
+    numbers[N.mixing_root], numbers[N.mixing_peak] = y, of_master
 
 
 @kernel
@@ -414,6 +471,10 @@ def learn(memory, context, arm, propensity, reward):
     own[K.visits] += 1.0
     earn_one(memory.groups, memory.arms, A.earned, arm, reward)
     refresh(memory, arm)
+    if SIDES and memory.settings[S.sided] > 0.0:
+        pay_context(memory.settings, numbers[N2.weighed :], own[K2.context_account :], reward)
+        if memory.settings[S.fixed_weights] > 0.0 and context == int(numbers[N2.scarcest]):
+            find_scarcest(memory)
     return True
 
 
@@ -596,6 +657,41 @@ def new_period(memory: Any) -> None:
     memory.scalars[N.head_start] = memory.arms[A.slope].max() * size
 
 
+def of_sides(memory: Any) -> tuple[Any, Any, Any]:
+    """Return the settings, the totals of all contexts, and the accounts and rounds of each, for `two_sides`."""
+    return memory.settings, memory.scalars[N2.weighed :], memory.context_scalars[:, K2.context_account :]
+
+
+def start_two_sided_contexts(memory: Any) -> None:
+    """Start with equal losses, and accounts of 1."""
+    start_contexts(memory)
+    start_sides(of_sides(memory)[2])
+
+
+def change_two_sided(memory: Any) -> None:
+    """After a change of alpha, of a context weight or of weights."""
+    alpha_changed(memory)
+    sum_logs(*of_sides(memory))
+    find_scarcest(memory)
+
+
+def new_two_sided_period(memory: Any) -> None:
+    """The same with a second side: rewards count from the largest price in any context, over money."""
+    new_period(memory)
+    find_scarcest(memory)
+    write_joint_prices(memory, int(memory.scalars[N2.scarcest]))
+    size = memory.scalars[N.most_shown] * memory.scalars[N.largest]
+    memory.scalars[N.head_start] = size * memory.parts[P2.joint_peak] / memory.parts[P2.money]
+
+
+def check_two_sided(memory: Any) -> str | None:
+    """Check the same, and the accounts of contexts."""
+    totals, own = of_sides(memory)[1:]
+    if not 0.0 <= memory.scalars[N2.scarcest] < len(own):
+        return "with the number of a context"
+    return check_memory(memory) or check_sides(totals, own)
+
+
 def check_memory(memory: Any) -> str | None:
     """Check the slopes of accounts with pending rewards, and that counts are finite and not negative."""
     account, slope, pending = memory.arms[A.account], memory.arms[A.slope], memory.arms[A.pending]
@@ -644,9 +740,19 @@ ALGORITHM = Algorithm(
         least_propensity(memory.scalars[N.rounds], memory.settings[S.most_arms])
     ),
     new_period=new_period,
-    flags=("GROUPS", "FEATURES", "WELFARE"),
+    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES"),
 )
 ON_WELFARE = replace(ALGORITHM, layout=Layout(S, N1, A, K, C, T, P, only_with_groups="earned"))
+TWO_SIDED = replace(
+    ON_WELFARE,
+    layout=Layout(S, N2, A, K2, C, T2, P2, only_with_groups="earned"),
+    start_contexts=start_two_sided_contexts,
+    alpha_changed=change_two_sided,
+    new_period=new_two_sided_period,
+    check=check_two_sided,
+    of_sides=of_sides,
+    sides_changed=find_scarcest,
+)
 
 
 def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float | None:
@@ -655,9 +761,12 @@ def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float 
     `first_round` is the number of rounds before the current period.
 
     None outside the theorem: fewer than two rounds or arms, rewards that came late or for masked decisions, a change of
-    arms, of alpha or of the number of shown arms, or floors for groups.
+    arms, of alpha or of the number of shown arms, or floors for groups. With a context weight the bound is in units of
+    ln W_2, and there is none without fixed weights of contexts, or above alpha = 1.
     """
-    numbers, n = memory.scalars, memory.arms.shape[1]
+    numbers, n, sided = memory.scalars, memory.arms.shape[1], memory.settings[S.sided] > 0.0
+    if sided and (memory.settings[S.fixed_weights] == 0.0 or memory.settings[S.alpha] > 1.0):
+        return None
     n_rounds = numbers[N.rounds] - first_round
     if numbers[N.outside] > 0.0 or memory.groups.numbers[F.group_floored] > 0.0 or min(n_rounds, n) < 2:
         return None
@@ -666,7 +775,7 @@ def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float 
     learners = (log + 1.0 + math.sqrt((n + k) / n)) * numbers[N.learner_roots]
     mixing = (0.5 * log + 2.4) * numbers[N.mixing_roots] + HEAD_START * numbers[N.head_start]
     bound = float(keep * (learners + numbers[N.explored] + 2.0 * numbers[N.peaks] / n_rounds) + mixing)
-    if memory.settings[S.alpha] < 1.0:
+    if memory.settings[S.alpha] < 1.0 or sided:
         return bound
     with np.errstate(over="ignore"):
         return bound * float(numbers[N1.first_unit] ** -memory.settings[S.alpha])

@@ -24,7 +24,7 @@ from alphafair.values import Feedback, State, Traits
 
 
 def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
-    """Return the settings to test: both kinds of feedback, and alpha 0."""
+    """Return the settings to test: both kinds of feedback, alpha 0, and two sides."""
     return {
         "bandit": {"alpha": 0.9, "feedback": "bandit"},
         "full": {"alpha": 0.9, "feedback": "full"},
@@ -32,6 +32,8 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
         "nash": {"alpha": 1.0, "feedback": "bandit"},
         "two": {"alpha": 2.0, "feedback": "full"},
         "max-min": {"alpha": math.inf, "feedback": "bandit"},
+        "two-sided": {"alpha": 1.0, "feedback": "full", "context_weight": 0.25},
+        "two-sided-bandit": {"alpha": 1.0, "feedback": "bandit", "context_weight": 0.25},
     }
 
 
@@ -105,7 +107,10 @@ class AlphaFairAdaptive(TwoSided):
     traits = Traits(feedbacks=(Feedback.FULL, Feedback.BANDIT), slates=True, style=("#882255", "h"), variants=variants)
     algorithm: ClassVar = {Feedback.FULL: adaptive_full.ALGORITHM, Feedback.BANDIT: adaptive_slates.ALGORITHM}
     welfare_algorithm: ClassVar = {Feedback.FULL: adaptive_full.ON_WELFARE, Feedback.BANDIT: adaptive_slates.ON_WELFARE}
-    sides_algorithm: ClassVar = {Feedback.FULL: adaptive_full.TWO_SIDED}
+    sides_algorithm: ClassVar[Any] = {
+        Feedback.FULL: adaptive_full.TWO_SIDED,
+        Feedback.BANDIT: adaptive_slates.TWO_SIDED,
+    }
 
     def __init__(
         self,

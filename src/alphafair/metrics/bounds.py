@@ -108,7 +108,7 @@ def welfare_certificate(policy: Policy) -> float:
     2.338204
     """
     if policy.context_weight > 0.0:
-        return _joint_certificate(policy)
+        return _joint_budget(policy, policy.surrogate_regret_bound)
     bound, alpha = _surrogate_bound(policy)
     played = played_alpha(alpha)
     budget, earned, s = _budget(policy, bound, played)
@@ -122,6 +122,7 @@ def expected_welfare_budget(policy: Policy) -> float:
     With w_i = R_i^-alpha at the end of the run, E[sum_i w_i R*_i] <= E[this number] over the draws of the policy, for
     every fixed policy: this is n + sum_i ln_alpha R_i + the `expected_surrogate_regret_bound`. At alpha = 1 it gives
     E[ln(W*/W)] <= ln(E[this]/n): average it over seeds before taking the logarithm. It is not a certificate of one run.
+    With a context weight and fixed weights of contexts it is 1 + ln W_2 + the bound, and E[ln(W_2*/W_2)] <= ln(E[this]).
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)
@@ -129,6 +130,8 @@ def expected_welfare_budget(policy: Policy) -> float:
     >>> bool(expected_welfare_budget(policy) > alpha_performance(trace.final, 0.5) / 2)
     True
     """
+    if policy.context_weight > 0.0:
+        return _joint_budget(policy, policy.expected_surrogate_regret_bound)
     bound, alpha = _expected_bound(policy)
     played = played_alpha(alpha)
     budget, earned, s = _budget(policy, bound, played)
@@ -480,7 +483,7 @@ def _check_one_side(policy: Policy, instead: str) -> None:
         raise InvalidArgument("policy", "one without a context_weight", policy, f"Use {instead}.")
 
 
-def _joint_certificate(policy: Policy) -> float:
+def _joint_budget(policy: Policy, bound: float | None) -> float:
     """Return the right-hand side of Lemma 1 of docs/background/theory.md, for the joint objective:
 
     ln W_2(Y) - ln W_2(Y_0) + sum_k p0_k + sum_k (Y0_k - 1) p_k + Reg, from the entry accounts Y_0 of arms and contexts.
@@ -489,7 +492,7 @@ def _joint_certificate(policy: Policy) -> float:
     if alpha is None or alpha > 1.0:
         repair = "Use metrics.certificates, which needs the rewards."
         raise InvalidArgument("alpha", "at most 1 with a context_weight", alpha, repair)
-    if policy.context_weights is None or policy.surrogate_regret_bound is None:
+    if policy.context_weights is None or bound is None:
         repair = "Pass context_weights, or use metrics.certificates."
         raise InvalidArgument("policy", "one with fixed context_weights", policy.name, repair)
     arms = np.asarray(policy.entry_accounts, dtype=np.float64)
@@ -506,7 +509,7 @@ def _joint_certificate(policy: Policy) -> float:
     contexts = np.asarray(policy.context_entry_accounts, dtype=np.float64)
     now, then = at(policy.accounts, policy.context_accounts), at(arms, contexts)
     entered = float((arms - 1.0) @ now[1]) + float((contexts - 1.0) @ now[2])
-    return now[0] - then[0] + float(then[1].sum() + then[2].sum()) + entered + policy.surrogate_regret_bound
+    return now[0] - then[0] + float(then[1].sum() + then[2].sum()) + entered + bound
 
 
 def _most_at_once(policy: Policy, groups: ArmGroups) -> Floats:

@@ -367,6 +367,8 @@ class LearnedState:
         """Add rewards of retired arms to the accounts of contexts."""
         if self.algorithm.of_sides is not None:
             add_late(*self.algorithm.of_sides(self.memory), contexts, amounts)
+            if self.algorithm.sides_changed is not None:
+                self.algorithm.sides_changed(self.memory)
 
     def _groups_earned(self, arms: NDArray[Any], amounts: Vector) -> None:
         """Add rewards of retired arms to the accounts of their groups."""

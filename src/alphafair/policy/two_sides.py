@@ -134,6 +134,8 @@ class TwoSided(BasePolicy):
         own = self._of_sides()
         if own is not None:
             own[2][:, OWN.context_part] = self._parts()
+            if self._learned.algorithm.sides_changed is not None:
+                self._learned.algorithm.sides_changed(self._learned.memory)
 
     def _parts(self) -> Vector:
         """Return the fixed weights, divided by their sum; zeros without."""
