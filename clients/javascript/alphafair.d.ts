@@ -132,6 +132,21 @@ export interface ChangeRequest {
   period_start?: string;
   /** The carry of later periods, or of this new_period. */
   carry?: number;
+  terms?: ChangedTerms;
+}
+
+/** Terms to change, all at once. What is left out stays; null returns to the default. */
+export interface ChangedTerms {
+  /** The group of arms; those left out stay. At first all of them. null: each by itself. */
+  groups?: Record<string, string> | null;
+  /** Of groups, or of arms without groups; others stay. */
+  entitlements?: Record<string, number> | null;
+  /** The least probability: one number for each arm, or one per group. */
+  pull_floor?: number | Record<string, number> | null;
+  /** Seconds to wait for a reward. */
+  reward_wait?: number | null;
+  /** The reward of a decision whose waiting time has ended. */
+  default_reward?: number | null;
 }
 
 /** The query of a request that erases a context. */

@@ -318,6 +318,7 @@ const STATUSES = {
   "unknown_context": 404,
   "unknown_key": 404,
   "unknown_decision": 404,
+  "unknown_group": 404,
   "experiment_exists": 409,
   "arm_exists": 409,
   "paused": 409,

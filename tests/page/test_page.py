@@ -34,7 +34,7 @@ from alphafair.service.page.files import PageFiles, Shown
 from alphafair.service.page.views import sparkline
 from alphafair.service.routes import ENDPOINTS
 from alphafair.service.shares import Places
-from alphafair_client.api import ChangeRequest
+from alphafair_client.api import ChangedTerms, ChangeRequest
 from tests.clocks import Clock
 from tests.page.visiting import PAGES, Events, applied, get, play, watching
 from tests.serving import ARMS, Running, error, running, wait_for, wait_until_ready
@@ -710,8 +710,9 @@ def test_a_guarantee_is_named_for_every_kind_of_change() -> None:
         kind for file in folder.rglob("*.js") for kind in re.findall(r"sentences\.guarantees\.(\w+)", file.read_text())
     }
     assert used == {*sentences.GUARANTEES}
-    kinds = {*ChangeRequest.__struct_fields__} - {*CHANGE_OPTIONS, "paused", "alpha", "period"}
-    assert {*sentences.GUARANTEES} == kinds | {"pause", "resume", "set_alpha", "set_period", "erase", "key"}
+    kinds = {*ChangeRequest.__struct_fields__} - {*CHANGE_OPTIONS, "paused", "alpha", "period", "terms"}
+    others = {"pause", "resume", "set_alpha", "set_period", "erase", "key"}
+    assert {*sentences.GUARANTEES} == kinds | others | {*ChangedTerms.__struct_fields__}
 
 
 def test_a_page_asks_for_everything_at_once(shop: Running) -> None:

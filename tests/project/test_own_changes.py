@@ -1,4 +1,4 @@
-"""A setting, a field, a kind of change and an event kind of CONTRIBUTING.md in a copy of the packages.
+"""A setting, a field, a kind of change, a term and an event kind of CONTRIBUTING.md in a copy of the packages.
 
 Each is used through the engine and over HTTP, then the log is opened again, verified and copied.
 """
@@ -132,6 +132,34 @@ with running(path) as shop, alphafair.Client(shop.url) as http:
     assert asked["play_only"]["description"] == "Mask all other arms."
     shop.engine.verify()
 """
+TERM = """
+with Engine.open(path, seed=1) as engine:
+    engine.create("home", arms=["ada", "ben"], alpha=0.9)
+    engine.reward(engine.decide("home", "morning").id, 1.0)
+    before = engine.position
+    engine.set_terms("home", alpha=2.0, reward_wait=60.0)
+    assert engine.position == before + 1
+    assert engine.experiment("home").alpha == 2.0
+    with pytest.raises(InvalidArgument, match="alpha must be"):
+        engine.set_terms("home", alpha=-1.0, reward_wait=None)
+    assert engine.experiment("home").reward_wait == 60.0
+    assert engine.history("home")[-1].details == {"set": {"alpha": 2.0, "reward_wait": 60.0}}
+    engine.rollback("home", before)
+    assert engine.verify() == engine.position
+with Engine.open(path, seed=2) as engine:
+    assert engine.experiment("home").alpha == 2.0
+    engine.verify()
+copy(path, copied)
+with Engine.open(copied, seed=3) as engine:
+    assert engine.experiment("home").alpha == 2.0
+    engine.verify()
+with running(path) as shop, alphafair.Client(shop.url) as http:
+    assert http.set_terms("home", alpha=None).alpha == 0.9
+    with pytest.raises(alphafair.ServiceError, match="alpha"):
+        http.set_terms("home", alpha=-1.0)
+    assert "alpha" in shop.http.get("/openapi.json").json()["components"]["schemas"]["ChangedTerms"]["properties"]
+    shop.engine.verify()
+"""
 EVENT = """
 def further(at):
     question = "select f.position, d.id, f.reward from further_reward f join decision d on d.event = f.decision"
@@ -206,6 +234,18 @@ def test_the_change_of_the_guide_is_made_shown_and_replayed(tmp_path: Path) -> N
     files = play(tmp_path, "Add a kind of change", places)
     assert {Path(file).stem for file in files} == {"changes", "api", "engine", "client"}
     run(tmp_path, BEGIN + CHANGE)
+
+
+def test_the_term_of_the_guide_changes_and_is_replayed(tmp_path: Path) -> None:
+    places = (
+        Place('    "groups": Term(', "    "),
+        Place("from alphafair.groups import"),
+        Place("    default_reward: DefaultReward | UnsetType | None = UNSET\n", "    "),
+        Place("    default_reward: float | None\n\n\nclass ChangeRecord", "    "),
+    )
+    files = play(tmp_path, "Add a term that changes", places)
+    assert {Path(file).stem for file in files} == {"terms", "api", "answers"}
+    run(tmp_path, BEGIN + TERM)
 
 
 @both_stores

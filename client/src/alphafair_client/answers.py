@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 LONGEST_LABEL: Final = 200  # characters of a label or an id
 _SHORT = reprlib.Repr()
@@ -157,6 +157,16 @@ class Status:
     periods: tuple[PeriodStatus, ...]  # with the current one; empty where there was never more than one
     features: dict[str, str | list[str]] | None  # by name, as declared; None where decisions have none
     unhealthy: str | None  # what its policy failed at, and why; None while it works
+
+
+class NewTerms(TypedDict, total=False):
+    """Terms that may change while an experiment runs; None stands for the default."""
+
+    groups: dict[str, str] | None  # by arm; those left out stay
+    entitlements: dict[str, float] | None  # by group, or by arm without groups; those left out stay
+    pull_floor: float | dict[str, float] | None
+    reward_wait: float | None
+    default_reward: float | None
 
 
 class ChangeRecord(NamedTuple):

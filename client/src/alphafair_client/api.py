@@ -166,6 +166,34 @@ class NewExperiment(Body):
     settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
+class ChangedTerms(Body):
+    """Terms to change, all at once. What is left out stays; null returns to the default."""
+
+    groups: (
+        Annotated[
+            dict[Label, Label],
+            Meta(description="The group of arms; those left out stay. At first all of them. null: each by itself."),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    entitlements: (
+        Annotated[dict[Label, float], Meta(description="Of groups, or of arms without groups; others stay.")]
+        | UnsetType
+        | None
+    ) = UNSET
+    pull_floor: (
+        Annotated[
+            float | dict[Label, float],
+            Meta(description="The least probability: one number for each arm, or one per group."),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    reward_wait: Wait | UnsetType | None = UNSET
+    default_reward: DefaultReward | UnsetType | None = UNSET
+
+
 class ChangeRequest(Body):
     """One change of a running experiment: exactly one field.
 
@@ -186,6 +214,7 @@ class ChangeRequest(Body):
     period: NextPeriod | UnsetType | None = UNSET
     period_start: NextPeriodStart | UnsetType = UNSET
     carry: NextCarry | UnsetType = UNSET
+    terms: ChangedTerms | UnsetType = UNSET
 
 
 class NewKey(Body):
@@ -424,6 +453,7 @@ STATUSES: Final = {  # by error code; every other code of a request that was und
     "unknown_context": 404,
     "unknown_key": 404,
     "unknown_decision": 404,
+    "unknown_group": 404,
     "experiment_exists": 409,
     "arm_exists": 409,
     "paused": 409,

@@ -30,12 +30,13 @@ from typing import (
     Self,
     SupportsFloat,
     TypeVar,
+    Unpack,
     overload,
 )
 from urllib.parse import quote
 
 from alphafair_client import api, checks, sending
-from alphafair_client.answers import InvalidArgument, Outcome, Receipt, ServiceError, SlateReceipt
+from alphafair_client.answers import InvalidArgument, NewTerms, Outcome, Receipt, ServiceError, SlateReceipt
 from alphafair_client.api import (
     ChangeItem,
     ExperimentAnswer,
@@ -293,6 +294,12 @@ class _Calls(_Settings):
         given = {key: value for key, value in options.items() if value is not None}
         return self._change(name, timeout, period=period, **given)
 
+    def set_terms(
+        self, name: str, *, timeout: float | None = None, **terms: Unpack[NewTerms]
+    ) -> Call[ExperimentAnswer]:
+        """Change terms while it runs, all at once, such as `groups` or `reward_wait`; None returns to the default."""
+        return self._change(name, timeout, terms=terms)
+
     def pause(self, name: str, *, timeout: float | None = None) -> Call[ExperimentAnswer]:
         """Reject decisions until `resume`; rewards are still accepted."""
         return self._change(name, timeout, paused=True)
@@ -428,6 +435,7 @@ class Client(_Settings):
     mask_arm = _blocking(_Calls.mask_arm)
     unmask_arm = _blocking(_Calls.unmask_arm)
     set_alpha = _blocking(_Calls.set_alpha)
+    set_terms = _blocking(_Calls.set_terms)
     new_period = _blocking(_Calls.new_period)
     set_period = _blocking(_Calls.set_period)
     pause = _blocking(_Calls.pause)
@@ -552,6 +560,7 @@ class AsyncClient(_Settings):
     mask_arm = _awaited(_Calls.mask_arm)
     unmask_arm = _awaited(_Calls.unmask_arm)
     set_alpha = _awaited(_Calls.set_alpha)
+    set_terms = _awaited(_Calls.set_terms)
     new_period = _awaited(_Calls.new_period)
     set_period = _awaited(_Calls.set_period)
     pause = _awaited(_Calls.pause)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from alphafair import validate
+from alphafair.engine import terms
 from alphafair.engine.dates import date_of
 from alphafair.engine.state.settings import checked_label
 from alphafair.engine.state.status import group_of
@@ -49,6 +50,8 @@ class ChangeKind:
     """What it does to an experiment, apart from its policy."""
     policy: Callable[[BasePolicy, Fields], object] | None = None
     """What it does to the policy: tried on a copy before it is written."""
+    works_on_policy: Callable[[Fields], bool] = lambda body: True
+    """Whether a change with this body concerns the policy, where `policy` is not None."""
     details: Callable[[Experiment, Fields], Fields] = _as_written
     """Return the body for readers."""
     guarantee: str | None = None
@@ -218,6 +221,13 @@ CHANGES: Final = {
         guarantee="Unchanged until the next boundary; then that of each period alone, starting from the accounts that "
         "are carried over.",
     ),
+    "terms": ChangeKind(  # each term has its guarantee
+        check=terms.checked,
+        effect=terms.follow,
+        policy=terms.change_policy,
+        works_on_policy=terms.works_on_policy,
+        details=terms.details,
+    ),
     "pause": ChangeKind(
         effect=_set_paused,
         guarantee="Unchanged: rounds that do not happen do not count.",
@@ -239,9 +249,15 @@ def apply_to_experiment(experiment: Experiment, change: Change) -> None:
 
 def apply_to_policy(policy: BasePolicy, change: Change) -> None:
     """Do to a policy what a change asks of it, if anything."""
-    work = CHANGES.get(change.kind, OTHER).policy
-    if work is not None:
-        work(policy, json.loads(change.body))
+    if concerns_policy(change):
+        work = CHANGES[change.kind].policy
+        work(policy, json.loads(change.body))  # type: ignore[misc]
+
+
+def concerns_policy(change: Change) -> bool:
+    """Return whether a change does something to the policy."""
+    kind = CHANGES.get(change.kind, OTHER)
+    return kind.policy is not None and kind.works_on_policy(json.loads(change.body))
 
 
 def history(experiment: Experiment) -> list[ChangeRecord]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import IO, Any, Self, TypeVar, overload
+from typing import IO, Any, Self, TypeVar, Unpack, overload
 
 from alphafair import validate
 from alphafair.engine import changes
@@ -32,7 +32,7 @@ from alphafair.engine.writers import AllWriters, check_new
 from alphafair.errors import InvalidArgument, PolicyFailed, RequestError, Unavailable
 from alphafair.groups import Groups, Labels
 from alphafair.values import Account, Log, State
-from alphafair_client.answers import ChangeRecord, Outcome, Receipt, SlateReceipt, Status
+from alphafair_client.answers import ChangeRecord, NewTerms, Outcome, Receipt, SlateReceipt, Status
 
 Result = TypeVar("Result")
 
@@ -421,6 +421,15 @@ class Engine:
         """
         self._change(name, "set_period", period, period_start, carry)
 
+    def set_terms(self, name: str, **terms: Unpack[NewTerms]) -> None:
+        """Change terms while it runs, all of them at once; what is not passed stays, and None returns to the default.
+
+        `groups`, `entitlements` and `pull_floor` are those of `create`, by arm or group: what is left out of `groups`
+        and `entitlements` stays. What was learned about rewards stays; see `Policy.set_groups` for the accounts.
+        `reward_wait` and `default_reward` hold for decisions that wait already.
+        """
+        self._change(name, "terms", terms)
+
     def pause(self, name: str) -> None:
         """Refuse decisions until `resume`; rewards are still accepted."""
         self._change(name, "pause")
@@ -453,12 +462,12 @@ class Engine:
         change = batch.change(
             experiment, kind, json.dumps(body), lambda change: experiment.apply(change, policy), by=self._actor.get()
         )
-        if CHANGES[kind].policy is not None:
+        if changes.concerns_policy(change):
             policy = experiment.policy
             with _as_policy_failure(experiment, f"trying {kind}"):
                 policy = copy.deepcopy(policy)
                 changes.apply_to_policy(policy, change)
-        batch.also(writer.memory.find_periodic)
+        batch.also(lambda: writer.memory.follow_terms(experiment))
         writer.commit(batch, statements)
 
     def rollback(self, name: str, position: int) -> None:

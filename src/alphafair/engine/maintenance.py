@@ -48,9 +48,8 @@ class Search(NamedTuple):
 class Deadline:
     """The search for overdue decisions of one experiment."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.experiment = experiment
-        self.wait = experiment.settings.wait or 0
+    def __init__(self, experiment: Experiment, wait: int) -> None:
+        self.experiment, self.wait = experiment, wait
         self.low = 0
         self.next_due: int | None = 0  # when to search again; None while no decision waits
 
@@ -95,9 +94,13 @@ class Deadlines:
             self.add(experiment)
 
     def add(self, experiment: Experiment) -> None:
-        """Add an experiment."""
-        if experiment.settings.wait is not None:
-            self._deadlines[experiment.key] = Deadline(experiment)
+        """Add an experiment, or search it again after a change of its waiting time: other decisions are overdue."""
+        wait, known = experiment.settings.wait, self._deadlines.get(experiment.key)
+        if known is not None and known.wait == wait:
+            return
+        self._deadlines.pop(experiment.key, None)
+        if wait is not None:
+            self._deadlines[experiment.key] = Deadline(experiment, wait)
 
     def begin(self, experiment: Experiment, at: int, event: int = 0) -> None:
         """A decision of an experiment starts to wait; its `event`, where that is known."""

@@ -93,6 +93,7 @@ class EngineMemory:
             experiment.unsaved += experiment.position - positions.get(key, 0)
             if key not in known:
                 self.add(experiment)
+            self.deadlines.add(experiment)
             if experiment.settings.wait is not None:
                 self.deadlines.begin(experiment, before)
         self.find_periodic()
@@ -111,6 +112,11 @@ class EngineMemory:
     def add(self, experiment: Experiment) -> None:
         """Add a new experiment, once it is on the disk."""
         self.by_key[experiment.key] = self.experiments[experiment.name] = experiment
+        self.deadlines.add(experiment)
+        self.find_periodic()
+
+    def follow_terms(self, experiment: Experiment) -> None:
+        """Find what depends on the terms of an experiment, after a change of them."""
         self.deadlines.add(experiment)
         self.find_periodic()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Self
@@ -79,9 +79,7 @@ class Settings:
         checked_label("name", name)
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
         named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
-        agreed: dict[str, Any] = {}
-        for term, check in TERMS.items():
-            agreed[term] = check(terms[term], agreed)
+        agreed = _agreed(terms)
         fields = checked_period(*calendar)
         if start is not None:
             ready = checked_start(start, policy, labels, named, of_policy, agreed["features"])
@@ -135,6 +133,16 @@ class Settings:
             **self.calendar,
         }
         return json.dumps(body)
+
+    def with_terms(self, terms: Mapping[str, Any]) -> Self:
+        """Return the settings with other values of some terms; refused where they do not agree with the rest."""
+        present = {term: getattr(self, term) for term in TERMS}
+        return replace(self, **_agreed({**present, **terms}))
+
+    def terms_unlike(self, other: Settings, named: Collection[str]) -> dict[str, Any]:
+        """Return the terms that are named, and all others that differ."""
+        values = {term: getattr(self, term) for term in TERMS}
+        return {term: value for term, value in values.items() if term in named or value != getattr(other, term)}
 
     @cached_property
     def low(self) -> float:
@@ -199,6 +207,14 @@ def _default(value: Any, agreed: Mapping[str, Any]) -> float | None:
 
 def _features(value: Any, agreed: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if value is None else FeatureSchema.of(value).as_json
+
+
+def _agreed(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a value for every term."""
+    agreed: dict[str, Any] = {}
+    for term, check in TERMS.items():
+        agreed[term] = check(terms[term], agreed)
+    return agreed
 
 
 TERMS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Any]]] = {  # by field: its check, given those before it

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
 import alphafair
 from alphafair import metrics
@@ -205,6 +205,9 @@ async def change(service: Service, request: Request, name: str, body: ChangeRequ
         if not value:
             raise InvalidArgument("new_period", "true", value, "Leave it out, or send true to start a period now.")
         return await _change(service, request, name, lambda: engine.new_period(name, **options))
+    if not isinstance(body.terms, UnsetType):
+        terms: Any = {term: new for term, new in structs.asdict(body.terms).items() if new is not UNSET}
+        return await _change(service, request, name, lambda: engine.set_terms(name, **terms))
     method = getattr(engine, f"set_{kind}" if kind in ("alpha", "period") else kind)
     return await _change(service, request, name, lambda: method(name, value, **options))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from alphafair.engine.changes import CHANGES
+from alphafair.engine.terms import TERMS
 from alphafair.service.keys import ROLES
 
 SIGNING_OUT: Final = (
@@ -13,6 +14,7 @@ SIGNING_OUT: Final = (
 )
 GUARANTEES: Final = {  # by what is changed: what holds afterwards
     **{kind: row.guarantee for kind, row in CHANGES.items() if row.guarantee is not None},
+    **{name: term.guarantee for name, term in TERMS.items()},
     "key": "Unchanged.",
 }
 

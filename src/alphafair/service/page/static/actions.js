@@ -36,6 +36,8 @@ export function actionsMenu(name, live) {
       alpha !== null && { text: "Change α", icon: "sliders", act: () => setAlpha(name, known, change) },
       { text: "Change periods", icon: "calendar", act: () => setPeriod(known, change) },
       { text: "Start a new period", icon: "calendar", act: () => newPeriod(known, change) },
+      { text: "Change groups and floors", icon: "people", act: () => setGroups(known, change) },
+      { text: "Change the wait for rewards", icon: "calendar", act: () => setWait(known, change) },
       null,
       { text: "Add an arm", icon: "plus", act: () => addArm(name, known, change) },
       { text: "Mask an arm", icon: "people", act: () => maskArm(name, known, change) },
@@ -135,6 +137,108 @@ function newPeriod(known, change) {
     guarantee: sentences.guarantees.new_period,
     confirm: "Start a period",
     act: () => change({ new_period: true }),
+  });
+}
+
+/** Terms that differ from the present ones. */
+const newTerms = (terms, present) =>
+  Object.fromEntries(
+    Object.entries(terms).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(present[name])),
+  );
+const termsEvent = (terms) => {
+  const names = Object.keys(terms).map((each) => each.replaceAll("_", " "));
+  return names.length === 0 ? "Nothing yet: no term is changed." : event("terms", ` with new ${names.join(" and ")}`);
+};
+const equalOf = (labels) => Object.entries(labels ?? {}).map(([label, value]) => `${label} = ${value}`).join("\n");
+
+function setGroups(known, change) {
+  const { groups, arms, retired_arms: retired } = known();
+  const floor = groups?.pull_floor ?? null;
+  const present = { groups: groups?.labels ?? null, entitlements: groups?.entitlements ?? null, pull_floor: floor };
+  const read = ({ labels, entitlements, floors }) => {
+    const byLabel = (name, text, read = Number) => (text.trim() ? equations(name, text, read) : null);
+    const plain = /^\s*[0-9.eE+-]*\s*$/.test(floors);
+    return {
+      groups: byLabel("groups", labels, (text) => text),
+      entitlements: byLabel("entitlements", entitlements),
+      pull_floor: plain ? (floors.trim() ? Number(floors) : null) : byLabel("pull_floor", floors),
+    };
+  };
+  const terms = (values) => newTerms(read(values), present);
+  ask({
+    title: "Change groups and floors",
+    lead: "An arm that changes its group takes with it what it has earned in this period. Accounts that lie below their entitlement are served more from now on.",
+    fields: [
+      field("labels", "Groups", {
+        kind: "textarea",
+        value: equalOf(groups?.labels),
+        hint: `The group of every arm, one per line, as ${(arms[0] ?? retired[0]) || "ada"} = north. Empty: every arm by itself.`,
+      }),
+      field("entitlements", "Entitlements", {
+        kind: "textarea",
+        value: equalOf(groups?.entitlements),
+        hint: "One per line, as north = 2, of groups or of arms. Empty: 1 each.",
+      }),
+      field("floors", "Floors", {
+        kind: "textarea",
+        value: floor === null ? "" : typeof floor === "number" ? `${floor}` : equalOf(floor),
+        hint: "The least probability in every decision: one number for every arm, or lines as north = 0.1. Empty: none.",
+      }),
+    ],
+    names: { groups: "labels", pull_floor: "floors" },
+    unchanged: (values) => attempt(() => Object.keys(terms(values)).length === 0, false),
+    recorded: (values) => attempt(() => termsEvent(terms(values)), event("terms")),
+    guarantee: (values) => {
+      const found = attempt(() => terms(values), present);
+      const said = [
+        "groups" in found && sentences.guarantees.groups,
+        "entitlements" in found && sentences.guarantees.entitlements,
+        "pull_floor" in found && sentences.guarantees.pull_floor,
+      ].filter(Boolean);
+      return said.length === 0 ? "Unchanged." : said.join(" ");
+    },
+    confirm: "Change the terms",
+    act: (values) => change({ terms: terms(values) }),
+  });
+}
+
+function setWait(known, change) {
+  const { reward_wait: wait, default_reward: reward } = known();
+  const terms = (values) =>
+    newTerms(
+      {
+        reward_wait: values.wait ? Number(values.wait) : null,
+        default_reward: values.default ? Number(values.default) : null,
+      },
+      { reward_wait: wait, default_reward: reward },
+    );
+  ask({
+    title: "Change the wait for rewards",
+    lead: "The new time holds for decisions that wait already: a shorter one settles those that have waited longer.",
+    fields: [
+      field("wait", "Wait for a reward", {
+        kind: "number",
+        min: 0,
+        step: "any",
+        value: wait === null ? "" : `${wait}`,
+        hint: "Seconds. Empty: for ever.",
+      }),
+      field("default", "Reward after the wait", {
+        kind: "number",
+        step: "any",
+        value: reward === null ? "" : `${reward}`,
+        hint: "Empty: none.",
+      }),
+    ],
+    names: { reward_wait: "wait", default_reward: "default" },
+    unchanged: (values) => Object.keys(terms(values)).length === 0,
+    recorded: (values) => termsEvent(terms(values)),
+    guarantee: (values) =>
+      "default_reward" in terms(values)
+        ? `${sentences.guarantees.reward_wait} ${sentences.guarantees.default_reward}`
+        : sentences.guarantees.reward_wait,
+    confirm: "Change the wait",
+    act: (values) => change({ terms: terms(values) }),
   });
 }
 
@@ -451,6 +555,28 @@ function createWith(policies) {
 /** A problem that is found before anything is sent. */
 const wrong = (argument, message) => Object.assign(new Error(message), { argument });
 
+/** The result of some work, or something else where it throws. */
+function attempt(work, otherwise) {
+  try {
+    return work();
+  } catch {
+    return otherwise;
+  }
+}
+
+/** Lines such as "ada = 2" as an object. */
+function equations(argument, text, read = Number) {
+  return Object.fromEntries(
+    linesOf(text).map((line) => {
+      const at = line.lastIndexOf("=");
+      const value = read(line.slice(at + 1).trim());
+      if (at < 1 || value === "" || Number.isNaN(value))
+        throw wrong(argument, `${sentence(argument).slice(0, -1)} must be lines such as ada = 2; got ${quoted(line)}.`);
+      return [line.slice(0, at).trim(), value];
+    }),
+  );
+}
+
 function newExperiment(values, policy) {
   const body = { name: values.name, arms: linesOf(values.arms), policy: values.policy };
   const twice = body.arms.find((each, k) => body.arms.indexOf(each) !== k);
@@ -460,14 +586,7 @@ function newExperiment(values, policy) {
   if (policy.takes.includes("feedback")) settings.feedback = values.feedback;
   if (Object.keys(settings).length > 0) body.settings = settings;
   const labels = linesOf(values.groups ?? "");
-  const entitlements = Object.fromEntries(
-    linesOf(values.entitlements ?? "").map((line) => {
-      const at = line.lastIndexOf("=");
-      if (at < 1 || Number.isNaN(Number(line.slice(at + 1))))
-        throw wrong("entitlements", `Entitlements must be lines such as ada = 2; got ${quoted(line)}.`);
-      return [line.slice(0, at).trim(), Number(line.slice(at + 1))];
-    }),
-  );
+  const entitlements = equations("entitlements", values.entitlements ?? "");
   if (labels.length > 0 || Object.keys(entitlements).length > 0) {
     body.groups = {
       ...(labels.length > 0 ? { labels } : {}),

@@ -100,6 +100,14 @@ export const quoted = (text) => `‘\u2068${text}\u2069’`;
 /** Words as a sentence. */
 export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
+/** The value of a term: short, as a change of terms shows it. */
+const termText = (value) =>
+  value === null
+    ? "to the default"
+    : typeof value === "object"
+      ? `of ${plural(Object.keys(value).length, "label")}`
+      : `to ${value}`;
+
 /** A change of an experiment as a sentence. */
 export function change({ kind, details }) {
   const arm = quoted(details.arm ?? details.label ?? details.name ?? "?");
@@ -124,6 +132,10 @@ export function change({ kind, details }) {
       return details.period === null || details.period === undefined
         ? "Periods end by hand"
         : `Periods of ${duration(details.period)}`;
+    case "terms":
+      return `Terms: ${Object.entries(details.set ?? {})
+        .map(([name, value]) => `${name.replaceAll("_", " ")} ${termText(value)}`)
+        .join(", ")}`;
     case "pause":
       return "Paused";
     case "resume":
