@@ -47,7 +47,7 @@ def test_terms_are_one_change(shop: Running) -> None:
         ({}, 422, "bad_request"),
         ({"alpha": 1.0}, 422, "bad_request"),
         ({"groups": {"bem": "a"}}, 404, "unknown_arm"),
-        ({"groups": {arm: "a" for arm in ARMS}, "pull_floor": {"b": 0.1}}, 404, "unknown_group"),
+        ({"groups": dict.fromkeys(ARMS, "a"), "pull_floor": {"b": 0.1}}, 404, "unknown_group"),
         ({"pull_floor": 0.5}, 422, "bad_request"),
         ({"default_reward": 1.0}, 422, "bad_request"),
     ],
