@@ -16,6 +16,7 @@ from alphafair.engine import Engine
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import (
     EVENTS,
+    N_ORIGINS,
     PARTLY,
     SOURCES,
     TABLES,
@@ -82,6 +83,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> Ite
     with Engine(open_store(path), seed=5, clock=clock) as engine:
         play(engine, clock, NAMES[:-2], 450, 5)
         play_slates(engine, clock)
+        play_observations(engine, clock)
     with open_store(path, read_only=True) as store:
         events = {}
         for kind in EVENTS:
@@ -115,6 +117,35 @@ def play_slates(engine: Engine, clock: Clock) -> None:
         receipt = engine.decide("shelf-full", "visitor", k=rng.choice([None, 2]))
         if turn % 2:
             engine.reward(receipt.id, [rng.random() for _ in arms])
+
+
+def play_observations(engine: Engine, clock: Clock) -> None:
+    """Own decisions beside those of three sources, some with a reward at once, some later, some never."""
+    rng = random.Random(9)
+    engine.create("beside", arms=["ada", "ben"], reward_wait=40.0)
+    engine.create("beside-full", arms=["ada", "ben"], feedback="full")
+    for turn in range(60):
+        clock.now += rng.randrange(5)
+        name, context = rng.choice(["beside", "beside-full"]), f"visitor-{turn % 4}"
+        source, reward = rng.choice(["incumbent", "history", "Zo"]), rng.choice([None, 0.25])
+        told = {"propensity": rng.choice([None, 0.3]), "source": source}
+        engine.observe(name, context, rng.choice(["ada", "ben"]), reward, f"seen-{turn}", **told)
+        engine.decide("beside", context, id=f"own-{turn}", deferred=turn % 7 == 0)
+        for id in rng.sample(range(turn + 1), 1):
+            with contextlib.suppress(RequestError):
+                engine.activate(f"own-{id}", "beside")
+                engine.reward(f"own-{id}", 0.5, "beside")
+            with contextlib.suppress(RequestError):
+                engine.reward(f"seen-{id}", 0.75)
+
+
+def source_of(d: Decided) -> list[str]:
+    return [] if d.decided_by is None else [d.decided_by]
+
+
+def origin(sources: list[str], d: Decided) -> int:
+    number = 0 if d.decided_by is None else sources.index(d.decided_by) + 1
+    return N_ORIGINS * number + (0 if d.bucket is None else d.bucket + 1)
 
 
 def shown_arms(d: Decided) -> list[int]:
@@ -170,6 +201,8 @@ def test_changes_contexts_and_labels(tables: Tables) -> None:
 
 def test_events_of_any_experiments(tables: Tables) -> None:
     store, decided = tables.store, tables.events[Decided]
+    sources = questions.sources(store)
+    assert sources == sorted({source for d in decided for source in source_of(d)}) == ["Zo", "history", "incumbent"]
     everything = sorted(row.event for kind in EVENTS for row in tables.events[kind])
     rng = random.Random(1)
     some = [tuple(sorted(rng.sample(everything, 2))) for _ in range(6)]
@@ -183,10 +216,11 @@ def test_events_of_any_experiments(tables: Tables) -> None:
         def place(row: Any, low: int = low) -> tuple[int, int, int]:
             return row.event - low, row.experiment, row.position
 
-        found = questions.columns(store, low, high, slates=True)
+        found = questions.columns(store, low, high, sources, slates=True)
         settlements = sorted([*among(Settled), *among(SlateSettled)], key=lambda r: r.event)
         assert found.decided.tolist() == [
-            [*place(d), d.context, d.arm, d.propensity, d.at, d.deferred, d.state_version] for d in among(Decided)
+            [*place(d), d.context, d.arm, d.propensity, origin(sources, d), d.at, d.deferred, d.state_version]
+            for d in among(Decided)
         ]
         assert found.activated.tolist() == [[*place(a), a.decision - low, a.at] for a in among(Activated)]
         assert found.settled.tolist() == [
@@ -195,14 +229,19 @@ def test_events_of_any_experiments(tables: Tables) -> None:
             else [*place(r), r.decision - low, r.at, 0.0, PARTLY if r.remaining else SOURCES.index(r.source)]
             for r in settlements
         ]
-        assert questions.columns(store, low, high, slates=False).settled.tolist() == [
+        assert questions.columns(store, low, high, sources, slates=False).settled.tolist() == [
             row for row, r in zip(found.settled.tolist(), settlements, strict=True) if isinstance(r, Settled)
         ]
         earlier = [(a, tables.decision(a)) for a in among(Activated) if a.decision < low]
-        assert found.activated_earlier.tolist() == [[a.event - low, d.context, d.arm, d.propensity] for a, d in earlier]
+        assert found.activated_earlier.tolist() == [
+            [a.event - low, d.context, d.arm, d.propensity, origin(sources, d), d.position] for a, d in earlier
+        ]
         earlier = [(r, tables.decision(r)) for r in settlements if r.decision < low]
         assert found.settled_earlier.tolist() == [
-            [r.event - low, d.context, d.arm, d.propensity, getattr(tables.one(Activated, d), "at", d.at)]
+            [
+                *(r.event - low, d.context, d.arm, d.propensity, origin(sources, d), d.position),
+                getattr(tables.one(Activated, d), "at", d.at),
+            ]
             for r, d in earlier
         ]
         least: dict[int, int] = {}
@@ -249,6 +288,7 @@ def test_events_of_any_experiments(tables: Tables) -> None:
                 d.checksum,
                 1,
                 tables.label(d),
+                *(d.decided_by, d.arm, d.propensity, d.features, d.bucket),
             )
             for d in among(Decided)
         ]
@@ -257,7 +297,7 @@ def test_events_of_any_experiments(tables: Tables) -> None:
 def test_counts(tables: Tables) -> None:
     store = tables.store
     for head in tables.heads:
-        first = next((d for d in tables.of(Decided, head.key)), None)
+        first = next((d for d in tables.of(Decided, head.key) if d.decided_by is None), None)
         assert questions.has_full_information(store, head.key) == (
             first is not None and first.probabilities is not None
         )
@@ -267,7 +307,7 @@ def test_counts(tables: Tables) -> None:
             for r in sorted(paid, key=lambda r: r.event):
                 if r.source in ("client", "default"):
                     d = tables.decision(r)
-                    for slot, arm in enumerate(shown_arms(d)):
+                    for slot, arm in enumerate([] if d.decided_by else shown_arms(d)):
                         values = None if r.rewards is None else np.frombuffer(r.rewards)
                         of_slate = isinstance(r, SlateSettled)
                         reward = r.reward if values is None else values[slot if of_slate else arm]
@@ -275,7 +315,7 @@ def test_counts(tables: Tables) -> None:
             assert list(questions.earned(store, head.key, until, after)) == earned
             pulls: dict[int, int] = {}
             for d in tables.of(Decided, head.key, after, until):
-                for arm in shown_arms(d):
+                for arm in [] if d.decided_by else shown_arms(d):
                     pulls[arm] = pulls.get(arm, 0) + 1
             assert questions.pulls(store, head.key, until, after) == sorted(pulls.items())
 
@@ -330,7 +370,8 @@ def test_decisions_that_wait(tables: Tables) -> None:
             settled = []
             for d in tables.of(Decided, head.key, 0, after):
                 a, r = tables.one(Activated, d), tables.one(Settled, d)
-                if r and after < r.position < until and (not d.deferred or (a and a.position <= after)):
+                active = not d.deferred or (a and a.position <= after)
+                if r and after < r.position < until and active and d.decided_by is None:
                     settled.append((d.position, d.context, d.arm, d.propensity))
             assert questions.settled_between(store, head.key, after, until) == settled
             gone = []

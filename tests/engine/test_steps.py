@@ -11,7 +11,7 @@ import pytest
 from alphafair import AlphaFairAdaptive, AlphaFairBandit, Groups, InvalidArgument, ScaleFree, Uniform
 from alphafair.engine.state import steps as engine_steps
 from alphafair.engine.state.experiment import same_state
-from alphafair.engine.state.steps import CLIENT, DECIDED, DRAWN, EXPIRED, Steps, follow
+from alphafair.engine.state.steps import CLIENT, DECIDED, DRAWN, EXPIRED, NO_BUCKET, OWN, Row, Steps, follow
 from alphafair.values.available import packed
 
 MADE: dict[str, Any] = {
@@ -24,9 +24,9 @@ MADE: dict[str, Any] = {
 
 
 def steps_of(seed: int, *, retired: int | None) -> Steps:
-    """Draws, some of them masked, expected rewards, rewards and expirations, in an order that a log could have."""
+    """Draws, some of them masked, rewards and expirations, also of others, in an order that a log could have."""
     rng = np.random.default_rng(seed)
-    rows: list[tuple[int, int, int, int, float, float]] = []
+    rows: list[Row] = []
     masks: dict[int, bytes] = {}
     for _ in range(60):
         context, reward = int(rng.integers(5)), float(rng.random())
@@ -37,10 +37,12 @@ def steps_of(seed: int, *, retired: int | None) -> Steps:
                 mask = rng.random(4) < 0.5
                 mask[arm] = mask[3 if retired != 3 else 2] = True
                 masks[len(rows)] = packed(mask)
-            rows.append((len(rows), DRAWN, context, arm, propensity, 0.0))
-        rows.append((len(rows), DECIDED, context, arm, propensity, 0.0))
+            rows.append((len(rows), DRAWN, context, arm, propensity, 0.0, OWN, NO_BUCKET, 0))
+        rows.append((len(rows), DECIDED, context, arm, propensity, 0.0, OWN, NO_BUCKET, 0))
         kind = CLIENT if rng.random() < 0.8 else EXPIRED
-        rows.append((len(rows), kind, context, arm, propensity, reward))
+        rows.append((len(rows), kind, context, arm, propensity, reward, OWN, NO_BUCKET, 0))
+        if rng.random() < 0.3:
+            rows.append((len(rows), CLIENT, context, arm, 0.0, 1.0 - reward, 1, 3, 0))
     return replace(Steps.of(rows, {}), masks=masks)
 
 
@@ -80,6 +82,6 @@ def test_an_impossible_propensity_is_named(retired: int | None) -> None:
     policy = MADE["bandit"]()
     if retired is not None:
         policy.retire(retired)
-    steps = Steps.of([(1, CLIENT, 0, 2, 1e-9, 0.5)], {})
+    steps = Steps.of([(1, CLIENT, 0, 2, 1e-9, 0.5, OWN, NO_BUCKET, 1)], {})
     with pytest.raises(InvalidArgument, match=r"propensities\[0\] must be at least"):
         follow(policy, steps, unchanged)

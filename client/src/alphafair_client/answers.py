@@ -86,9 +86,10 @@ class SlateReceipt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Result of a reward or activation: applied, activated, repeated, conflict, unknown, expired, rolled_back.
+    """Result of a reward, an activation or an observation.
 
-    A client that falls back also has queued: it sends the reward later.
+    One of applied, activated, recorded, repeated, conflict, unknown, expired, rolled_back. A client that falls back
+    also has queued: it sends the reward later.
     """
 
     outcome: str

@@ -120,6 +120,30 @@ class DecisionBatch(Body):
     items: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_BATCH)]
 
 
+class ObservationRequest(Body):
+    """A decision that somebody else made."""
+
+    context: Annotated[Label, Meta(description="Who or what it was for.", examples=["visitor-7"])]
+    arm: Annotated[Label, Meta(description="The arm that was shown.", examples=["ada"])]
+    id: OwnId | None = None
+    reward: Annotated[float, Meta(description="Its reward. Left out: it may be sent later.")] | None = None
+    propensity: (
+        Annotated[float, Meta(gt=0.0, le=1.0, description="The probability of the arm, if the source knows it.")] | None
+    ) = None
+    source: Annotated[Label, Meta(description="Who decided: at most eight in an experiment.")] = "incumbent"
+    features: Annotated[dict[str, Any], Meta(description="Features of the decision.")] | None = None
+    unit: Annotated[Label, Meta(description="Whom it was made for. Default: the context.")] | None = None
+    instead_of: (
+        Annotated[Label, Meta(description="The id of a decision that was not carried out because of this one.")] | None
+    ) = None
+
+
+class ObservationBatch(Body):
+    """Decisions of others, recorded in this order."""
+
+    items: Annotated[list[ObservationRequest], Meta(min_length=1, max_length=MOST_BATCH)]
+
+
 class RewardBatch(Body):
     """Rewards, applied in this order."""
 
@@ -313,10 +337,24 @@ class RewardItem(Struct, omit_defaults=True):
     error: Problem | None = None
 
 
+class ObservationItem(Struct, omit_defaults=True):
+    """The id of the decision with an outcome, an error, or both."""
+
+    id: str | None = None
+    outcome: Literal["recorded", "repeated", "conflict", "expired", "rolled_back"] | None = None
+    error: Problem | None = None
+
+
 class DecisionAnswers(Struct):
     """One answer per item, in order."""
 
     items: list[DecisionItem]
+
+
+class ObservationAnswers(Struct):
+    """One answer per item, in order."""
+
+    items: list[ObservationItem]
 
 
 class RewardAnswers(Struct):
@@ -458,6 +496,7 @@ STATUSES: Final = {  # by error code; every other code of a request that was und
     "arm_exists": 409,
     "paused": 409,
     "too_many_contexts": 409,
+    "too_many_sources": 409,
     "id_taken": 409,
     "not_activated": 409,
     "conflict_decision": 409,
@@ -556,6 +595,9 @@ DECIDE_MANY = Endpoint("POST", "/v1/experiments/{name}/decisions/batch", "write"
 REWARD_MANY = Endpoint("POST", "/v1/experiments/{name}/rewards/batch", "write", _DECISIONS,
     "Report up to 1,000 rewards: one answer per item, in order.", RewardAnswers,
     RewardBatch, {"items": [{"id": "order-1", "reward": 0.8}]}, busy=True)
+OBSERVE_MANY = Endpoint("POST", "/v1/experiments/{name}/observations", "write", _DECISIONS,
+    "Record up to 1,000 decisions that others made, with or without rewards: one answer per item, in order.",
+    ObservationAnswers, ObservationBatch, {"items": [{"context": "visitor-7", "arm": "ada", "reward": 0.8}]}, busy=True)
 
 CREATE_KEY = Endpoint("POST", "/v1/keys", "admin", _KEYS,
     "Create a key. Only this answer shows it. The first one must be an admin key without limits.", CreatedKey,

@@ -42,6 +42,7 @@ from alphafair_client.api import (
     ExperimentAnswer,
     GroupsOfArms,
     NewExperiment,
+    ObservationItem,
 )
 from alphafair_client.fallback import ACTIVATION, EVERY, REWARD, Choose, Fallback
 from alphafair_client.http import AsyncPool, Destination, HttpRequest, Lost, ThreadPool
@@ -208,6 +209,41 @@ class _Calls(_Settings):
     def flush(self, timeout: float | None = None) -> Call[bool]:
         """Send what is queued, for at most `timeout` seconds; return whether nothing is left."""
         return self._fallback.flush(self._terms(timeout))
+
+    def observe(
+        self,
+        experiment: str,
+        context: str,
+        arm: str,
+        reward: SupportsFloat | None = None,
+        id: str | None = None,
+        *,
+        propensity: SupportsFloat | None = None,
+        source: str = "incumbent",
+        features: Mapping[str, Any] | None = None,
+        unit: str | None = None,
+        instead_of: str | None = None,
+        timeout: float | None = None,
+    ) -> Call[Outcome]:
+        """Record a decision that somebody else made: "recorded" or "repeated"; other outcomes raise `ServiceError`.
+
+        The arguments are those of `Engine.observe`. Without an `id`, a new one is sent, so that repeated attempts are
+        one decision.
+        """
+        told = {"propensity": propensity, "source": source, "features": features, "unit": unit}
+        item = {"context": context, "arm": arm, "reward": reward, "id": id, "instead_of": instead_of, **told}
+        (result,) = yield from self.observe_many(experiment, [item], timeout=timeout)
+        if isinstance(result, Outcome):
+            return result
+        raise result
+
+    def observe_many(
+        self, experiment: str, items: Iterable[Mapping[str, Any]], *, timeout: float | None = None
+    ) -> Call[list[Outcome | ServiceError | ConnectionError]]:
+        """Record decisions of others: mappings with the arguments of `observe` by name; see `decide_many`."""
+        sent = [sending.item(_observation, item) for item in _list("items", items)]
+        found = yield from sending.batch(self._terms(timeout), api.OBSERVE_MANY, experiment, sent, ObservationItem)
+        return [Outcome(each.outcome or "") if isinstance(each, ObservationItem) else each for each in found]
 
     # experiments
 
@@ -426,6 +462,8 @@ class Client(_Settings):
     decide_many = _blocking(_Calls.decide_many)
     reward_many = _blocking(_Calls.reward_many)
     flush = _blocking(_Calls.flush)
+    observe = _blocking(_Calls.observe)
+    observe_many = _blocking(_Calls.observe_many)
     create = _blocking(_Calls.create)
     experiments = _blocking(_Calls.experiments)
     experiment = _blocking(_Calls.experiment)
@@ -551,6 +589,8 @@ class AsyncClient(_Settings):
     decide_many = _awaited(_Calls.decide_many)
     reward_many = _awaited(_Calls.reward_many)
     flush = _awaited(_Calls.flush)
+    observe = _awaited(_Calls.observe)
+    observe_many = _awaited(_Calls.observe_many)
     create = _awaited(_Calls.create)
     experiments = _awaited(_Calls.experiments)
     experiment = _awaited(_Calls.experiment)
@@ -702,6 +742,20 @@ def _shown(k: Any) -> int:
         return checks.integer("k", k, low=1, high=api.MOST_SHOWN)
     except InvalidArgument:
         raise invalid("k", f"an integer from 1 to {api.MOST_SHOWN:,}", k, "Leave it out to show one arm.") from None
+
+
+def _observation(item: Any) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        raise invalid("items", "mappings with context and arm", item, "Pass a mapping per decision.")
+    told = {name: value for name, value in item.items() if value is not None}
+    body = {"id": sending.new_id(), **told}
+    for name in ("context", "arm", "id"):
+        body[name] = _label(name, body.get(name))
+    if "reward" in told:
+        body["reward"] = _number("reward", told["reward"])
+    if "features" in told:
+        body["features"] = _features(told["features"])
+    return body
 
 
 def _reward(id: Any, reward: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _NAMES = {
     "engine": ("Engine",),
     "copies": ("copy", "restore"),
     "export": ("ExportJob",),
-    "requests": ("Activate", "Decide", "Reward"),
+    "requests": ("Activate", "Decide", "Observe", "Reward"),
     "store.sqlite": ("SqliteStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from alphafair.engine.export import ExportJob as ExportJob
     from alphafair.engine.requests import Activate as Activate
     from alphafair.engine.requests import Decide as Decide
+    from alphafair.engine.requests import Observe as Observe
     from alphafair.engine.requests import Reward as Reward
     from alphafair.engine.store.sqlite import SqliteStore as SqliteStore
 

@@ -14,7 +14,18 @@ import numpy as np
 from alphafair.engine.decisions import DecisionRecord, DecisionState, new_tuple
 from alphafair.engine.maintenance import Search
 from alphafair.engine.state.experiment import Experiment
-from alphafair.engine.state.steps import ACTIVATED, CLIENT, DECIDED, DEFERRED, PAID_PARTLY, SOURCE_KINDS, Steps
+from alphafair.engine.state.steps import (
+    ACTIVATED,
+    CLIENT,
+    DECIDED,
+    DEFERRED,
+    NO_BUCKET,
+    OWN,
+    PAID_PARTLY,
+    SOURCE_KINDS,
+    Row,
+    Steps,
+)
 from alphafair.engine.store.ledger import (
     Activated,
     Change,
@@ -37,14 +48,26 @@ if TYPE_CHECKING:
 class ExperimentPart(Part):
     """What a batch has for one experiment: its events, new contexts, and rows of its steps."""
 
-    __slots__ = ("awaited", "contexts", "experiment", "features", "full", "policy", "since", "slates", "steps")
+    __slots__ = (
+        "awaited",
+        "contexts",
+        "experiment",
+        "features",
+        "full",
+        "policy",
+        "since",
+        "slates",
+        "sources",
+        "steps",
+    )
 
     def __init__(self, experiment: Experiment, head: Head, numbers: Numbers, at: int) -> None:
         super().__init__(head, numbers, at)
         self.experiment = experiment
         self.contexts: dict[str, int] = {}  # numbers of new contexts by label
         self.policy: BasePolicy | None = None  # with memory for them
-        self.steps: list[tuple[int, int, int, int, float, float]] = []  # the columns of `Steps`
+        self.sources: list[str] = []  # who decides here for the first time
+        self.steps: list[Row] = []
         self.features: list[bytes] = []  # of the decision of every step, where decisions have features
         self.full: dict[int, tuple[bytes, bytes]] = {}
         self.slates: dict[int, SlateEvent] = {}
@@ -53,15 +76,23 @@ class ExperimentPart(Part):
 
     def add_step(self, kind: int, record: DecisionRecord, reward: float = 0.0) -> None:
         """Add what its last event does to a decision."""
-        self.steps.append((self.position, kind, record.context, record.arm, record.propensity, reward))
+        decided_by = OWN if record.decided_by is None else self._number_of(record.decided_by)
+        bucket = NO_BUCKET if record.bucket is None else record.bucket
+        drawn = (record.context, record.arm, record.propensity)
+        self.steps.append((self.position, kind, *drawn, reward, decided_by, bucket, record.position))
         if record.features is not None:
             self.features.append(record.features)
+
+    def _number_of(self, source: str) -> int:
+        known = self.experiment.tally.sources
+        return known.index(source) + 1 if source in known else len(known) + self.sources.index(source) + 1
 
     def apply(self) -> None:
         """Add the contexts, count the steps, and let the policy learn from them."""
         experiment = self.experiment
         if self.policy is not None:
             experiment.add_contexts(self.contexts, self.policy)
+        experiment.tally.sources += self.sources
         experiment.unsaved += self.position - self.expected
         experiment.position = self.position
         if self.steps:
@@ -163,6 +194,13 @@ class Batch:
         if record.slate is not None:
             part.slates[part.position] = SlateEvent(record.slate)
         part.add_step(kind, record)
+
+    def observe(self, part: ExperimentPart, row: tuple[Any, ...], record: DecisionRecord) -> None:
+        """Add a decision of another source; `row` has the fields of `Decided`."""
+        source: Any = record.decided_by
+        if source not in part.experiment.tally.sources and source not in part.sources:
+            part.sources.append(source)
+        self.decide(part, row, record)
 
     def activate(self, record: DecisionRecord) -> None:
         """Add the activation of a deferred decision."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from alphafair import validate
-from alphafair.engine.requests import Activate, Decide, Request, Reward
+from alphafair.engine.requests import Activate, Decide, Observe, Request, Reward
 from alphafair.engine.state.experiment import Experiment
 from alphafair.engine.state.settings import checked_label
-from alphafair.engine.state.verify import checksum
+from alphafair.engine.state.sides import place_of
+from alphafair.engine.state.verify import checksum, checksum_of_others
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Behind, Store
 from alphafair.engine.store.slates import Rewards, Slate
@@ -26,14 +27,18 @@ from alphafair.values.available import packed
 from alphafair_client.answers import Outcome, Receipt, SlateReceipt
 
 if TYPE_CHECKING:
-    from alphafair.engine.batch import Batch
+    from alphafair.algorithms import BasePolicy
+    from alphafair.engine.batch import Batch, ExperimentPart
     from alphafair.engine.memory import EngineMemory
 
 RECENT = 10_000  # decisions kept in memory (up to twice as many), so that their rewards need no query
 PAGE = 500  # overdue decisions settled in one transaction
 STAMP, SIZE, BLOCK = 4, 12, 512  # bytes of an id from the clock and at random, and ids made at a time
 
-APPLIED = Outcome("applied")
+MOST_SOURCES = 8  # of an experiment, beside its policy
+RESERVED = "policy"  # a source that would be taken for the experiment's own policy
+
+APPLIED, RECORDED, REPEATED = Outcome("applied"), Outcome("recorded"), Outcome("repeated")
 new_tuple = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
@@ -189,6 +194,7 @@ class RequestHandler:
             Decide: self.decide,
             Reward: self.reward,
             Activate: self.activate,
+            Observe: self.observe,
         }
 
     def answer(
@@ -235,15 +241,9 @@ class RequestHandler:
         if features is not None or experiment.schema is not None:
             described, columns = experiment.described(features)
         part = batch.part(experiment)
-        number, is_new = experiment.contexts.get(label, -1), False
         policy = experiment.policy if part.policy is None else part.policy
-        if number < 0:
-            number = part.contexts.get(label, -1)
-        if number < 0:
-            checked_label("context", label)
-            number, is_new = experiment.n_contexts + len(part.contexts), True
-            memory.check_contexts(experiment, number + 1)
-            policy = experiment.policy_for(policy, number)
+        number, grown = self._context(experiment, part, label)
+        policy = policy if grown is None else grown
         if k is None:
             slate = None
             arm, propensity, probabilities = experiment.draw(policy, number, self._random, mask, columns)
@@ -256,28 +256,113 @@ class RequestHandler:
             id = self.ids.next()
         key, tie = experiment.key, checksum(experiment.key, number, label, id)
         # nothing is refused from here on
-        if is_new:
-            batch.add_context(part, number, label, policy)
+        if grown is not None:
+            batch.add_context(part, number, label, grown)
         event, at, version = part.next(), batch.at, experiment.version
         state = new_tuple(DecisionState, (not deferred, at, None, False, None))
         position, seen = part.position, part.expected
         record = DecisionRecord(
             event, experiment, position, number, label, arm, propensity, distribution, state, others, slate
         )
-        record.features = described
+        bucket = place_of(label, experiment.salt).bucket if self._has_sides(part) else None
+        record.features, record.bucket = described, bucket
         later = 1 if deferred else 0
         shown = None if slate is None else slate.to_bytes()
         drawn = (number, arm, propensity, seen, version, later, among, distribution)
-        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown, None, described, None), record)
+        batch.decide(part, (event, key, position, id, *drawn, at, tie, shown, None, described, bucket), record)
         if slate is not None:
             return self._receipt(record, id, label)
         return new_tuple(Receipt, (id, experiment.arms[arm], propensity, label, None))
+
+    def observe(self, request: Observe, batch: Batch) -> Outcome:
+        """Check the request, and only then record the decision, its reward, and the end of the one it replaces."""
+        name, label, arm, reward, id, propensity, source, features, unit, instead_of = request
+        memory = self._memory
+        experiment = memory.find(name)
+        label = checked_label("context", label)
+        number_of_arm = experiment.number_of(arm)
+        source, told = checked_label("source", source), _checked_propensity(propensity)
+        unit = label if unit is None else checked_label("unit", unit)
+        id = self.ids.next() if id is None else checked_label("id", id)
+        replaced = None if instead_of is None else self._replaced(instead_of, id, experiment, batch)
+        if source == RESERVED:
+            allowed = f"who decided, and not {RESERVED!r}"
+            raise RequestError(
+                "bad_request", "source", allowed, source, "Decisions of the policy are made by `decide`."
+            )
+        others = batch.find(id)
+        record = None if others is None else others.of(experiment)
+        if record is not None:
+            if (record.label, record.arm, record.decided_by) != (label, number_of_arm, source):
+                repair = "Use a new id; to repeat an observation, repeat its context, arm and source."
+                raise RequestError("id_taken", "id", f"one that no other decision of {name} has", id, repair)
+            return REPEATED if reward is None else self._repeated_reward(id, reward, experiment, batch)
+        value = None if reward is None else _checked_reward(experiment, reward, 0)[0]
+        part = batch.part(experiment)
+        known = [*experiment.tally.sources, *part.sources]
+        if source not in known and len(known) >= MOST_SOURCES:
+            allowed = f"one of the {MOST_SOURCES} sources of {experiment.name}, {validate.listed(known)}"
+            raise RequestError("too_many_sources", "source", allowed, source, "Use one label for each who decides.")
+        described = None
+        if features is not None or experiment.schema is not None:
+            described, _ = experiment.described(features)
+        number, grown = self._context(experiment, part, label)
+        # nothing is refused from here on
+        if grown is not None:
+            batch.add_context(part, number, label, grown)
+        bucket = place_of(unit, experiment.salt).bucket
+        event, at, position, seen = part.next(), batch.at, part.position, part.expected
+        state = DecisionState(True, at, None)
+        drawn = (number, label, number_of_arm, told, None, state)
+        record = DecisionRecord(event, experiment, position, *drawn, others, None, source, described, bucket)
+        tie = checksum_of_others(experiment.key, number, label, id, source, number_of_arm, told, described, bucket)
+        row = (event, experiment.key, position, id, number, number_of_arm, told, seen, experiment.version, 0)
+        batch.observe(part, (*row, None, None, at, tie, None, source, described, bucket), record)
+        if value is not None:
+            batch.settle(record, state, value, "client")
+        if replaced is not None:
+            waits = _up_to_date(replaced, batch)
+            if waits.settled is None:
+                batch.settle(replaced, waits, None, "expired" if waits.active else "lapsed")
+        return RECORDED
+
+    def _replaced(self, id: Any, own: str, experiment: Experiment, batch: Batch) -> DecisionRecord | None:
+        """Return the decision of the policy that an observation stands for; None if there is none."""
+        id = checked_label("instead_of", id)
+        if id == own:
+            repair = "Leave it out, or pass the id that was asked for."
+            raise RequestError("bad_request", "instead_of", "the id of another decision", id, repair)
+        found = batch.find(id)
+        record = None if found is None else found.of(experiment)
+        return record if record is not None and record.decided_by is None else None
+
+    def _repeated_reward(self, id: str, reward: Any, experiment: Experiment, batch: Batch) -> Outcome:
+        """Take the reward of an observation that is known: it counts if it is the first one."""
+        outcome = self.reward(Reward(id, reward, experiment.name), batch)
+        return RECORDED if outcome == APPLIED else outcome
+
+    def _context(self, experiment: Experiment, part: ExperimentPart, label: str) -> tuple[int, BasePolicy | None]:
+        """Return the number of a context, and for a new one the policy that has memory for it."""
+        number = experiment.contexts.get(label, -1)
+        if number < 0:
+            number = part.contexts.get(label, -1)
+        if number >= 0:
+            return number, None
+        checked_label("context", label)
+        number = experiment.n_contexts + len(part.contexts)
+        self._memory.check_contexts(experiment, number + 1)
+        return number, experiment.policy_for(experiment.policy if part.policy is None else part.policy, number)
+
+    @staticmethod
+    def _has_sides(part: ExperimentPart) -> bool:
+        """Whether decisions are counted by the bucket of their unit: from the first observation on."""
+        return bool(part.experiment.tally.sources or part.sources)
 
     @staticmethod
     def _receipt(record: DecisionRecord, id: str, label: str) -> Receipt | SlateReceipt:
         arms = record.experiment.arms
         if record.slate is None:
-            return Receipt(id, arms[record.arm], record.propensity, label)
+            return Receipt(id, arms[record.arm], record.propensity or None, label, record.decided_by)
         return SlateReceipt(id, tuple(arms[arm] for arm in record.slate.arms), record.slate.propensities, label)
 
     def reward(self, request: Reward, batch: Batch) -> Outcome:
@@ -304,7 +389,8 @@ class RequestHandler:
         if not state.active:
             raise _not_activated(id)
         batch.settle(record, state, reward, "client", rewards)
-        batch.delays.append((batch.at - state.waits_since) / 1e6)
+        if record.decided_by is None:
+            batch.delays.append((batch.at - state.waits_since) / 1e6)
         return APPLIED
 
     def _reward_slate(self, id: str, record: DecisionRecord, slate: Slate, value: Any, batch: Batch) -> Outcome:
@@ -410,6 +496,21 @@ def _checked_reward(experiment: Experiment, value: Any, n_arms: int) -> tuple[fl
     return number, None
 
 
+def _checked_propensity(value: Any) -> float:
+    """Return a propensity as it is stored: 0 if it is unknown."""
+    if value is None:
+        return 0.0
+    try:
+        is_number = not isinstance(value, str | bytes | bool) and not getattr(value, "ndim", 0)
+        number = float(value) if is_number else np.nan
+    except Exception:  # it cannot be converted, or is too large
+        number = np.nan
+    if not 0.0 < number <= 1.0:
+        repair = "Pass the probability with which the arm was chosen, or leave it out."
+        raise RequestError("bad_request", "propensity", "a number in (0, 1]", value, repair)
+    return number
+
+
 def _checked_slate_rewards(experiment: Experiment, slate: Slate, value: Any) -> Rewards:
     """Return the rewards of a slate by slot, NaN where an object from arm to reward has none."""
     labels = [experiment.arms[arm] for arm in slate.arms]
@@ -473,4 +574,4 @@ def _closed(source: str) -> Outcome:
 
 
 def _refuse(request: object, batch: Batch) -> Outcome:
-    raise RequestError("bad_request", "request", "a Decide, Reward or Activate", request, "Pass one of those.")
+    raise RequestError("bad_request", "request", "a Decide, Reward, Activate or Observe", request, "Pass one of those.")

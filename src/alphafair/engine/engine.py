@@ -19,7 +19,7 @@ from alphafair.engine.batch import Batch
 from alphafair.engine.changes import CHANGES
 from alphafair.engine.clock import Clock, steady_ns
 from alphafair.engine.memory import prove_loading
-from alphafair.engine.requests import Activate, Decide, Request, Reward, Value
+from alphafair.engine.requests import Activate, Decide, Observe, Request, Reward, Value
 from alphafair.engine.state.experiment import CODE, Experiment, state_bytes
 from alphafair.engine.state.replay import policy_at, rollback_position, rolled_back
 from alphafair.engine.state.settings import DEFAULT_CARRY, Settings
@@ -228,6 +228,42 @@ class Engine:
         Pass the `experiment` where several have a decision with this id.
         """
         return self._submit_one(Activate(id, experiment))  # type: ignore[return-value]
+
+    def observe(
+        self,
+        experiment: str,
+        context: str,
+        arm: str,
+        reward: float | None = None,
+        id: str | None = None,
+        *,
+        propensity: float | None = None,
+        source: str = "incumbent",
+        features: Mapping[str, Any] | None = None,
+        unit: str | None = None,
+        instead_of: str | None = None,
+    ) -> Outcome:
+        """Record a decision that somebody else made, and learn from its reward: recorded or repeated.
+
+        `source` is a label for who decided, at most eight in an experiment; `propensity` the probability with which
+        they chose the arm, if it is known. `unit` is whom the decision was made for, by default the context. Without a
+        reward it may follow by `reward`, for which you pass an `id`. Accounts, counts and bounds are those of the
+        policy's own decisions, and stay as they are.
+
+        Repeating an `id` with the same context, arm and source records nothing; a reward in it counts if it is the
+        first. `instead_of` is the id of a decision that was not carried out because of this one: if it still waits for
+        its reward, it is closed, and no arm pays for what nobody saw.
+        """
+        told = (propensity, source, features, unit, instead_of)
+        return self._submit_one(Observe(experiment, context, arm, reward, id, *told))  # type: ignore[return-value]
+
+    def observe_many(self, experiment: str, items: Iterable[Mapping[str, Any]]) -> list[Outcome | RequestError]:
+        """Record decisions of others, in order and in one transaction; an item that is refused is its exception.
+
+        An item has the arguments of `observe` by name.
+        """
+        found = self.submit([_observation(experiment, item) for item in items])
+        return found  # type: ignore[return-value]
 
     def _submit_one(self, request: Request) -> Receipt | SlateReceipt | Outcome:
         (answer,) = self.submit([request])
@@ -621,6 +657,14 @@ class Engine:
             "clock_behind_seconds": max((each.clock_behind_seconds for each in writers), default=0.0),
             "unhealthy": {each.name: each.unhealthy for each in experiments if each.unhealthy},
         }
+
+
+def _observation(experiment: str, item: Any) -> Observe:
+    known = Observe._fields[1:]
+    if not isinstance(item, Mapping) or not {"context", "arm"} <= item.keys() <= {*known}:
+        allowed = f"mappings with context and arm, and any of {', '.join(known[2:])}"
+        raise InvalidArgument("items", allowed, item, "Pass a mapping per decision.")
+    return Observe(experiment, **item)
 
 
 @contextlib.contextmanager

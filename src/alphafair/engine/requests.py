@@ -35,4 +35,24 @@ class Activate(NamedTuple):
     experiment: str | None = None
 
 
-Request = Decide | Reward | Activate
+class Observe(NamedTuple):
+    """Record a decision that somebody else made: a ranker, a fallback, a log. Repeating an id records nothing.
+
+    `source` is a label for who decided, `propensity` the probability with which they chose the arm, if they know it.
+    `unit` is whom the decision was made for, by default the context. `instead_of` is the id of a decision that was not
+    carried out because of this one: if it waits for its reward, it is closed.
+    """
+
+    experiment: str
+    context: str
+    arm: str
+    reward: float | None = None
+    id: str | None = None
+    propensity: float | None = None
+    source: str = "incumbent"
+    features: Mapping[str, Any] | None = None
+    unit: str | None = None
+    instead_of: str | None = None
+
+
+Request = Decide | Reward | Activate | Observe

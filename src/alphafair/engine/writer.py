@@ -24,7 +24,7 @@ from alphafair.engine.clock import Clock, WrongClock
 from alphafair.engine.decisions import IdGenerator, RequestHandler
 from alphafair.engine.maintenance import SnapshotWriter
 from alphafair.engine.memory import EngineMemory, reason_of
-from alphafair.engine.requests import Request
+from alphafair.engine.requests import Observe, Request
 from alphafair.engine.state.experiment import CODE, LOG
 from alphafair.engine.state.status import summary_at
 from alphafair.engine.store.ledger import Behind, Statement, Store, commit_bytes
@@ -214,7 +214,9 @@ class Writer:
 
     def _attempt(self, tickets: Sequence[Ticket]) -> list[list[Answer]]:
         self._recover()
-        ids = [getattr(request, "id", None) for ticket in tickets for request in ticket.requests]
+        requests = [request for ticket in tickets for request in ticket.requests]
+        ids = [getattr(request, "id", None) for request in requests]
+        ids += [request.instead_of for request in requests if type(request) is Observe]
         self.memory.decisions.begin_batch([id for id in ids if id is not None])
         batch = self._begin_periods()
         self._handler.settle_overdue(batch)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from alphafair.engine.clock import Clock
 from alphafair.engine.decisions import IdGenerator, id_in_several, random_source
 from alphafair.engine.memory import unknown_experiment
-from alphafair.engine.requests import Activate, Decide, Request, Reward
+from alphafair.engine.requests import Activate, Decide, Observe, Request, Reward
 from alphafair.engine.state.experiment import CODE, Experiment
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import Store
 from alphafair.engine.writer import Answer, ConditionKind, Writer, closed
 from alphafair.errors import RequestError, Unavailable
 from alphafair_client.answers import Outcome
+
+MAKING: Final = (Decide, Observe)  # requests that name their experiment, and may make a decision with their id
 
 
 class AllWriters:
@@ -164,16 +166,16 @@ class AllWriters:
         nameless = [r.id for r in requests if isinstance(r, Reward | Activate) and r.experiment is None]
         owners = self._owners(nameless) if nameless else {}
         for k, request in enumerate(requests):
-            if nameless and isinstance(request, Decide) and isinstance(request.id, str):  # for those after it
+            if nameless and isinstance(request, MAKING) and isinstance(request.id, str):  # for those after it
                 found = owners.setdefault(request.id, [])
                 if isinstance(request.experiment, str) and request.experiment not in found:
                     found.append(request.experiment)
             try:
-                if type(request) not in (Decide, Reward, Activate):
-                    refused = "a Decide, Reward or Activate"
+                if type(request) not in (*MAKING, Reward, Activate):
+                    refused = "a Decide, Reward, Activate or Observe"
                     raise RequestError("bad_request", "request", refused, request, "Pass one of those.")
                 name: Any = request.experiment
-                if name is None and not isinstance(request, Decide):
+                if name is None and not isinstance(request, MAKING):
                     if not isinstance(request.id, str):
                         raise RequestError("bad_request", "id", "the id of a decision", request.id, "Pass receipt.id.")
                     found = owners.get(request.id, [])
@@ -185,7 +187,7 @@ class AllWriters:
                     (name,) = found
                 parts.setdefault(self.of(name), []).append(k)
             except RequestError as refused_request:
-                unknown = refused_request.code == "unknown_experiment" and not isinstance(request, Decide)
+                unknown = refused_request.code == "unknown_experiment" and not isinstance(request, MAKING)
                 answers[k] = Outcome("unknown") if unknown else refused_request
         for writer, numbers in parts.items():
             for k, answer in zip(numbers, writer.submit([requests[k] for k in numbers]), strict=True):

@@ -75,6 +75,11 @@ class Experiment:
         self._failed_in: int | None = None  # the context whose draw failed
         self._policy: BasePolicy | None = None
 
+    @property
+    def salt(self) -> str:
+        """What the hash of units is keyed with: sides and buckets of experiments are independent."""
+        return self.name
+
     # its policy
 
     @property

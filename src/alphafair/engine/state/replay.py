@@ -21,11 +21,22 @@ from numpy.typing import NDArray
 from alphafair.algorithms import BasePolicy, load_policy
 from alphafair.engine.changes import apply_to_policy
 from alphafair.engine.state.experiment import LOG, Experiment, same_state
-from alphafair.engine.state.steps import ACTIVATED, DECIDED, DEFERRED, DRAWN, EXPIRED, PAID_PARTLY, Steps, follow
+from alphafair.engine.state.steps import (
+    ACTIVATED,
+    DECIDED,
+    DEFERRED,
+    DRAWN,
+    EXPIRED,
+    NO_BUCKET,
+    OWN,
+    PAID_PARTLY,
+    Steps,
+    follow,
+)
 from alphafair.engine.state.summary import Summary, unknown
 from alphafair.engine.state.tally import Tally
 from alphafair.engine.store import questions
-from alphafair.engine.store.ledger import PARTLY, Change, EventColumns, Store, split_state
+from alphafair.engine.store.ledger import N_ORIGINS, PARTLY, Change, EventColumns, Store, split_state
 from alphafair.engine.store.slates import SlateEvent
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.policy import archive
@@ -46,7 +57,8 @@ class Chunk(NamedTuple):
 
     order: NDArray[np.int64]
     experiment: NDArray[np.int64]
-    steps: Steps
+    steps: Steps  # decided by: a number in `sources`, from 1 on
+    sources: list[str]  # of all experiments
     masks: dict[int, dict[int, bytes]]  # by experiment: see `Steps.masks`
     full: dict[int, dict[int, tuple[bytes, bytes]]]
     slates: dict[int, dict[int, SlateEvent]]
@@ -86,7 +98,7 @@ class Chunk(NamedTuple):
             key: self.features.get(key, {}) | other.features.get(key, {}) for key in {*self.features, *other.features}
         }
         steps = Steps.joined([self.steps, other.steps])[sort]
-        return Chunk(order[sort], experiment, steps, masks, full, slates, features)
+        return Chunk(order[sort], experiment, steps, self.sources, masks, full, slates, features)
 
 
 Positions = Mapping[int, tuple[int, int]]  # by experiment: after one position, up to another
@@ -115,9 +127,9 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 def _chunks(store: Store, positions: Positions, draws: bool, full: bool, features: bool) -> Iterator[tuple[int, Chunk]]:
     spans, carried = questions.stretches(store, positions, CHUNK), None
-    slates = questions.has_slates(store)
+    slates, sources = questions.has_slates(store), questions.sources(store)
     for k, (low, high) in enumerate(spans):
-        chunk = _read(store, low, high, draws, full, slates)
+        chunk = _read(store, low, high, sources, draws, full, slates)
         if features:
             chunk = chunk._replace(features=questions.features(store, low, high))
         if carried is not None:
@@ -131,18 +143,18 @@ def _chunks(store: Store, positions: Positions, draws: bool, full: bool, feature
         yield high + 1 - low, chunk
 
 
-def _read(store: Store, low: int, high: int, draws: bool, full: bool, slates: bool) -> Chunk:
-    found = questions.columns(store, low, high, slates=slates)
+def _read(store: Store, low: int, high: int, sources: list[str], draws: bool, full: bool, slates: bool) -> Chunk:
+    found = questions.columns(store, low, high, sources, slates=slates)
     decided, settled = found.decided, found.settled
     _check_possible(decided[:, 1:3], decided[:, 3:5])
-    parts = [decided[:, :6]]
-    kinds = [np.where(decided[:, 7] == 0, DECIDED, DEFERRED)]
-    rewards, times, waits = [np.zeros(len(decided))], [decided[:, 6]], [decided[:, 6]]
+    parts = [decided[:, [0, 1, 2, 3, 4, 5, 6, 2]]]
+    kinds = [np.where(decided[:, 8] == 0, DECIDED, DEFERRED)]
+    rewards, times, waits = [np.zeros(len(decided))], [decided[:, 7]], [decided[:, 7]]
     since = _waiting_since(found)
     settlements = np.where(settled[:, 6] == PARTLY, PAID_PARTLY, settled[:, 6])
     for table, events, earlier, kind, reward, waiting in (
         ("activation", found.activated, found.activated_earlier, ACTIVATED, 0.0, found.activated[:, 4]),
-        ("reward", settled, found.settled_earlier[:, :4], settlements, settled[:, 5], since),
+        ("reward", settled, found.settled_earlier[:, :6], settlements, settled[:, 5], since),
     ):
         parts.append(_with_decisions(table, events, decided, earlier))
         kinds.append(np.broadcast_to(kind, len(events)))
@@ -151,16 +163,19 @@ def _read(store: Store, low: int, high: int, draws: bool, full: bool, slates: bo
         waits.append(waiting)
     orders = [2 * part[:, 2] for part in parts]
     if draws:
-        parts.append(decided[:, :6])
-        kinds.append(np.full(len(decided), DRAWN))
+        own = decided[:, 6] < N_ORIGINS
+        n_drawn = np.count_nonzero(own)
+        parts.append(parts[0][own])
+        kinds.append(np.full(n_drawn, DRAWN))
         for column in (rewards, times, waits):
-            column.append(np.zeros(len(decided)))
-        orders.append(2 * decided[:, 8] + 1)
+            column.append(np.zeros(n_drawn))
+        orders.append(2 * decided[own, 9] + 1)
     order = np.concatenate(orders).astype(np.int64)
     sort = np.argsort(order, kind="stable")
-    _, experiment, position, context, arm, propensity = (
-        np.concatenate([part[:, k] for part in parts])[sort] for k in range(6)
+    _, experiment, position, context, arm, propensity, origin, decision = (
+        np.concatenate([part[:, k] for part in parts])[sort] for k in range(8)
     )
+    decided_by, bucket = np.divmod(origin, N_ORIGINS)
     steps = Steps(
         position.astype(np.int64),
         np.concatenate(kinds).astype(np.int8)[sort],
@@ -168,13 +183,16 @@ def _read(store: Store, low: int, high: int, draws: bool, full: bool, slates: bo
         arm.astype(np.int32),
         propensity,
         np.concatenate(rewards)[sort],
+        decided_by.astype(np.int64),
+        (bucket - 1).astype(np.int8),
+        decision.astype(np.int64),
         np.concatenate(times).astype(np.int64)[sort],
         np.concatenate(waits).astype(np.int64)[sort],
     )
     masks = questions.masks(store, low, high) if draws else {}
     rewards_of_all = questions.full_rewards(store, low, high) if full else {}
     of_slates = questions.slates(store, low, high) if slates else {}
-    return Chunk(order[sort], experiment.astype(np.int64), steps, masks, rewards_of_all, of_slates, {})
+    return Chunk(order[sort], experiment.astype(np.int64), steps, sources, masks, rewards_of_all, of_slates, {})
 
 
 def _waiting_since(found: EventColumns) -> NDArray[np.float64]:
@@ -182,12 +200,12 @@ def _waiting_since(found: EventColumns) -> NDArray[np.float64]:
     decided, settled, activated = found.decided, found.settled, found.activated
     since, here = settled[:, 4].copy(), settled[:, 3] >= 0
     if len(decided):
-        made_at = decided[:, 6].copy()
+        made_at = decided[:, 7].copy()
         among = activated[activated[:, 3] >= 0]
         made_at[_places(decided, among[:, 3])] = among[:, 4]
         since[here] = made_at[_places(decided, settled[here, 3])]
     at = np.searchsorted(found.settled_earlier[:, 0], settled[~here, 0])
-    since[~here] = np.append(found.settled_earlier[:, 4], np.nan)[at]
+    since[~here] = np.append(found.settled_earlier[:, 6], np.nan)[at]
     return since
 
 
@@ -199,15 +217,18 @@ def _places(decided: NDArray[np.float64], decisions: NDArray[np.float64]) -> NDA
 def _with_decisions(
     table: str, events: NDArray[np.float64], decided: NDArray[np.float64], earlier: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return event, experiment, position, and context, arm, propensity of the decision, which is the fourth column."""
-    rows = np.empty((len(events), 6))
+    """Return event, experiment, position, and of the decision context, arm, propensity, origin and position.
+
+    The fourth column of events is their decision.
+    """
+    rows = np.empty((len(events), 8))
     rows[:, :3] = events[:, :3]
     here = events[:, 3] >= 0  # the decision is in the same chunk
     at = np.searchsorted(decided[:, 0], events[here, 3])
     same = (np.append(decided[:, :2], [[np.nan] * 2], axis=0)[at] == events[here][:, [3, 1]]).all(axis=1)
     _check_found(table, events[here], same)
     _check_found(table, events[~here], np.isin(events[~here, 0], earlier[:, 0]))
-    rows[here, 3:] = decided[at, 3:6]
+    rows[here, 3:] = decided[at][:, [3, 4, 5, 6, 2]]
     rows[~here, 3:] = earlier[:, 1:]
     _check_possible(rows[:, 1:3], rows[:, 3:5])
     return rows
@@ -437,8 +458,9 @@ class Replay:
         order, steps = chunk.of(key, self.start[key], self.until[key])
         if not len(steps):
             return
+        steps = experiment.tally.with_own_numbers(steps, chunk.sources)
         self._check_numbers(experiment, steps, self._most_arms[key], experiment.n_contexts)
-        experiment.tally.add_arms(int(steps.shown.max(initial=-1)) + 1)
+        experiment.tally.add_arms(int(steps.own.shown.max(initial=-1)) + 1)
         experiment.tally.count(steps)
         if not self.check and (not experiment.has_policy or experiment.policy.traits.contexts_apart):
             which = steps.kind != DRAWN
@@ -653,5 +675,6 @@ def rolled_back(store: Store, experiment: Experiment, policy: BasePolicy, positi
         rows.append((decision, EXPIRED, context, event.slate.arms[0], event.slate.propensities[0], 0.0))
     if rows:
         features = np.zeros((len(rows), *policy.feature_shape)) if policy.n_features else None  # nothing is learned
-        follow(policy, Steps.of(sorted(rows), {}, slates=slates, features=features), lambda rewards: rewards)
+        closed = [(*row, OWN, NO_BUCKET, row[0]) for row in sorted(rows)]
+        follow(policy, Steps.of(closed, {}, slates=slates, features=features), lambda rewards: rewards)
     return policy

@@ -7,7 +7,7 @@ with `Tally.count` and repeat them with `follow`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from alphafair.engine.store.ledger import SOURCES
 from alphafair.engine.store.slates import SlateEvent
 from alphafair.policy import archive, slates
 from alphafair.policy.base import BasePolicy
-from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, LogSteps
+from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, OBSERVE, LogSteps
 from alphafair.run import has_whole_runs
 from alphafair.values import Decision, DescribedDecision, DescribedSlate, Feedback, Indices, SlateDecision, Vector
 from alphafair.values.available import unpacked
@@ -28,9 +28,17 @@ DECIDED, DEFERRED, ACTIVATED, DRAWN, PAID_PARTLY = range(
     len(SOURCES), len(SOURCES) + 5
 )  # the last: some arms of a slate
 NOTHING = -1  # the action of a step that a policy does not learn from
-ACTIONS = np.array(
-    [LEARN, LEARN, FORGO, NOTHING, NOTHING, EXPECT, NOTHING, EXPECT, DRAW, LEARN], dtype=np.int8
-)  # by kind
+ACTIONS = np.array(  # by kind: of the policy's own decisions, and of others
+    [
+        [LEARN, LEARN, FORGO, NOTHING, NOTHING, EXPECT, NOTHING, EXPECT, DRAW, LEARN],
+        [OBSERVE, OBSERVE] + [NOTHING] * 8,
+    ],
+    dtype=np.int8,
+)
+N_KINDS = ACTIONS.shape[1]
+OWN = 0  # the number of the policy among those who decide
+NO_BUCKET = -1
+Row = tuple[int, int, int, int, float, float, int, int, int]  # the columns of `Steps` but times, in their order
 SOURCE_KINDS = {source: kind for kind, source in enumerate(SOURCES)}
 
 
@@ -44,6 +52,9 @@ class Steps:
     all arms, `slates` what became of a slate, whose `arm` and `propensity` are those of slot 1. `features` has a row
     per step, as the policy gets them, where decisions have features. A decision appears as
     DECIDED (or DEFERRED), and once more as DRAWN, with no time, where its propensity is to be recomputed.
+
+    `decided_by` is `OWN`, or the number of another source, from 1 in the order of first appearance; `propensity` is
+    then 0 if it is unknown. `bucket` is that of the decision's unit, or `NO_BUCKET`, and `decision` its position.
     """
 
     position: NDArray[np.int64]
@@ -52,6 +63,9 @@ class Steps:
     arm: Indices
     propensity: Vector
     reward: Vector
+    decided_by: NDArray[np.int8]
+    bucket: NDArray[np.int8]
+    decision: NDArray[np.int64]
     at: NDArray[np.int64]
     since: NDArray[np.int64]
     masks: Mapping[int, bytes] = field(default_factory=dict)
@@ -62,15 +76,15 @@ class Steps:
     @classmethod
     def of(
         cls,
-        rows: Sequence[tuple[int, int, int, int, float, float]],
+        rows: Sequence[Row],
         full: Mapping[int, tuple[bytes, bytes]],
         at: int = 0,
         since: Sequence[int] = (),
         slates: Mapping[int, SlateEvent] | None = None,
         features: NDArray[np.float64] | None = None,
     ) -> Self:
-        """Make steps from rows of the first six columns, of one time; `since` has a time per reward of a client."""
-        position, kind, context, arm, propensity, reward = zip(*rows, strict=True)
+        """Make steps from rows, all of one time; `since` has a time per reward of a client."""
+        position, kind, context, arm, propensity, reward, decided_by, bucket, decision = zip(*rows, strict=True)
         kinds, times = np.array(kind, dtype=np.int8), np.full(len(rows), at)
         waits = times
         if since:
@@ -83,6 +97,9 @@ class Steps:
             np.array(arm, dtype=np.int32),
             np.array(propensity),
             np.array(reward),
+            np.array(decided_by, dtype=np.int8),
+            np.array(bucket, dtype=np.int8),
+            np.array(decision),
             times,
             waits,
             full=full,
@@ -93,8 +110,7 @@ class Steps:
     @classmethod
     def joined(cls, parts: Sequence[Steps]) -> Self:
         """Make steps from consecutive parts, to be counted: without masks or features; all rewards only of slates."""
-        names = ("position", "kind", "context", "arm", "propensity", "reward", "at", "since")
-        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
         slates = {position: event for part in parts for position, event in part.slates.items()}
         full = {position: part.full[position] for part in parts if part.slates for position in part.full}
         return cls(**columns, slates=slates, full=full)
@@ -103,25 +119,20 @@ class Steps:
         return len(self.position)
 
     def __getitem__(self, which: slice | NDArray[Any]) -> Steps:
-        return Steps(
-            self.position[which],
-            self.kind[which],
-            self.context[which],
-            self.arm[which],
-            self.propensity[which],
-            self.reward[which],
-            self.at[which],
-            self.since[which],
-            self.masks,
-            self.full,
-            self.slates,
-            None if self.features is None else self.features[which],
-        )
+        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in COLUMNS}
+        features = None if self.features is None else self.features[which]
+        return Steps(**columns, masks=self.masks, full=self.full, slates=self.slates, features=features)
+
+    @property
+    def own(self) -> Steps:
+        """The steps of the policy's own decisions: what is counted, and what accounts and periods are about."""
+        own = self.decided_by == OWN
+        return self if own.all() else self[own]
 
     @property
     def actions(self) -> NDArray[np.int8]:
-        """What a policy does at every step: LEARN, EXPECT, FORGO, DRAW or NOTHING."""
-        return ACTIONS[self.kind]
+        """What a policy does at every step: LEARN, EXPECT, FORGO, DRAW, OBSERVE or NOTHING."""
+        return ACTIONS[np.minimum(self.decided_by, 1), self.kind]
 
     @property
     def of_slates(self) -> list[int]:
@@ -165,6 +176,9 @@ class Steps:
         """Those steps that a policy takes part in."""
         takes_part = self.actions != NOTHING
         return self if takes_part.all() else self[takes_part]
+
+
+COLUMNS = tuple(each.name for each in fields(Steps) if each.name not in ("masks", "full", "slates", "features"))
 
 
 def follow(
@@ -213,6 +227,8 @@ def follow(
             policy.expect(decision)
         elif action == FORGO:
             policy.forgo(decision)
+        elif action == OBSERVE:
+            policy.observe(context, arm, float(rewards[t]), **described)
         elif t in full:
             used, values = (np.frombuffer(blob, dtype="<f8") for blob in steps.full[full[t]])
             policy.update(decision._replace(probabilities=used), to_unit(values))

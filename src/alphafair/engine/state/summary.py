@@ -150,7 +150,10 @@ class Summary:
                 self.advance(int(latest[first]), measure)
 
     def count(self, steps: Steps) -> None:
-        """Count steps that belong to the current bucket, in their order."""
+        """Count steps of the policy's own decisions that belong to the current bucket, in their order."""
+        if len(steps):
+            self.last_event = max(self.last_event, int(steps.at.max()))
+        steps = steps.own
         kind = steps.kind
         partly = kind == PAID_PARTLY
         decided, paid = (kind == DECIDED) | (kind == DEFERRED), (kind <= DEFAULT) | partly
@@ -170,8 +173,6 @@ class Summary:
             self.delays += np.bincount(np.searchsorted(DELAY_BOUNDS, delays), minlength=len(self.delays))
             self.delay_sum += int(delays.sum())
         self.expired[self.bucket] += np.count_nonzero(kind == EXPIRED)
-        if len(steps):
-            self.last_event = max(self.last_event, int(steps.at.max()))
 
     def _count_contexts(self, contexts: NDArray[Any]) -> None:
         n_contexts = int(contexts.max()) + 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from alphafair.engine.state.steps import ACTIONS, CLIENT, DECIDED, DEFAULT, DEFERRED, PAID_PARTLY, Steps
+from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, N_KINDS, PAID_PARTLY, Steps
 from alphafair.engine.store.ledger import SOURCES
 
 COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # in the order of SOURCES
@@ -16,7 +17,7 @@ COUNTERS = ("rewards", "defaulted", "expired", "lapsed", "rolled_back")  # in th
 
 @dataclass(eq=False)
 class Tally:
-    """Counts of an experiment, saved with every snapshot because counting again would take long."""
+    """Counts of the policy's own decisions, saved with every snapshot because counting again would take long."""
 
     decisions: int = 0
     slates: int = 0  # decisions of several arms, among them
@@ -27,6 +28,7 @@ class Tally:
     rolled_back: int = 0  # decisions closed by a rollback
     pending: int = 0  # decisions that wait for their reward, or to be activated
     settled_to: int = 0  # the position from which the search for overdue decisions continues
+    sources: list[str] = field(default_factory=list)  # who else decided, in the order of first appearance
     pulls: Any = ()  # by arm; an array
     earned: Any = ()  # by arm: client and default rewards, added in their order; an array
 
@@ -38,9 +40,24 @@ class Tally:
         self.pulls = np.append(self.pulls, np.zeros(max(0, n_arms - len(self.pulls)), dtype=np.int64))
         self.earned = np.append(self.earned, np.zeros(max(0, n_arms - len(self.earned))))
 
+    def with_own_numbers(self, steps: Steps, sources: Sequence[str]) -> Steps:
+        """Number who decided in the order of first appearance; in `steps` it is the place in `sources`, from 1 on."""
+        if not steps.decided_by.any():
+            return steps
+        of_all, first = np.unique(steps.decided_by, return_index=True)
+        numbers = np.zeros(len(sources) + 1, dtype=np.int8)
+        for number in of_all[np.argsort(first)].tolist():
+            if number > 0:
+                source = sources[number - 1]
+                if source not in self.sources:
+                    self.sources.append(source)
+                numbers[number] = self.sources.index(source) + 1
+        return replace(steps, decided_by=numbers[steps.decided_by])
+
     def count(self, steps: Steps) -> None:
         """Count steps. Rewards are added one after the other, so the sums do not depend on the size of commits."""
-        n_kinds = np.bincount(steps.kind, minlength=len(ACTIONS)).tolist()
+        steps = steps.own
+        n_kinds = np.bincount(steps.kind, minlength=N_KINDS).tolist()
         n_decided = n_kinds[DECIDED] + n_kinds[DEFERRED]
         self.decisions += n_decided
         self.pending += n_decided - sum(n_kinds[: len(SOURCES)])

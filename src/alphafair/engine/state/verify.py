@@ -17,6 +17,7 @@ import numpy as np
 
 from alphafair.engine.state.experiment import CODE, Experiment
 from alphafair.engine.state.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
+from alphafair.engine.state.sides import N_BUCKETS
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import MARKED, SOURCES, Change, Head, Store
 from alphafair.errors import Mismatch, PolicyFailed, RequestError
@@ -28,6 +29,22 @@ PAGE: Final = 50_000  # events whose decisions are read together
 def checksum(experiment: int, context: int, label: str, id: str) -> int:
     """Return what ties a decision to its context, label and id; labels and ids have no control characters."""
     return zlib.crc32(f"{experiment}\0{context}\0{label}\0{id}".encode())
+
+
+def checksum_of_others(
+    experiment: int,
+    context: int,
+    label: str,
+    id: str,
+    source: str,
+    arm: int,
+    propensity: float,
+    features: bytes | None,
+    bucket: int | None,
+) -> int:
+    """Return what ties the decision of another source to all that was told: it is not drawn again from a state."""
+    told = f"{experiment}\0{context}\0{label}\0{id}\0{source}\0{arm}\0{propensity!r}\0{bucket}\0".encode()
+    return zlib.crc32(told + (features or b""))
 
 
 def check_rows(store: Store, keys: Collection[int], in_memory: Mapping[int, Mapping[str, int]] | None = None) -> None:
@@ -146,7 +163,7 @@ def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[i
         for row in questions.labeled_decisions(store, *span)
         if row[2] in heads
     )
-    for position, id, key, context, state_version, policy_version, tie, has_row, label in found:
+    for position, id, key, context, state_version, policy_version, tie, has_row, label, source, *told in found:
         which = f"{heads[key].name}: decision {position} ({id!r})"
         if not has_row:
             raise Mismatch(f"{which} belongs to context {context}, which has no row.")
@@ -155,10 +172,14 @@ def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[i
                 raise Mismatch(f"{which} belongs to context {context}, which was erased, but has an id or a checksum.")
         elif tie is not None:
             have_checksums = True
-            if tie != checksum(key, context, label, id):
+            if source is not None and tie != checksum_of_others(key, context, label, id, source, *told):
+                raise Mismatch(f"{which} of {source!r} is not what was told, or not of context {context}, {label!r}.")
+            if source is None and tie != checksum(key, context, label, id):
                 raise Mismatch(f"{which} was not made for context {context}, which is {label!r}, or not under this id.")
         elif have_checksums:  # only decisions before the first checksum were made by an older version
             raise Mismatch(f"{which} has no checksum.")
+        if told[-1] is not None and not 0 <= told[-1] < N_BUCKETS:
+            raise Mismatch(f"{which} has bucket {told[-1]}, which is none of {N_BUCKETS}.")
         if not 1 <= state_version < position:
             raise Mismatch(f"{which} was drawn at position {state_version}, which is not before it.")
         last = versions[key][bisect_right(versions[key], state_version) - 1]

@@ -30,6 +30,7 @@ SNAPSHOTS_KEPT: Final = 3  # per experiment
 SOURCES: Final = ("client", "default", "expired", "lapsed", "rollback")  # what settles a decision
 PARTLY: Final = -1  # in place of the number of a source: arms of a slate are still without a reward
 MARKED: Final = 256  # positions from one mark to the next
+N_ORIGINS: Final = 65  # of one source: its buckets, and none
 
 Question = str  # SQL with named parameters and the words of `dialect`
 Statement = tuple[str, Iterable[Mapping[str, Any]]]  # the same, and the values of every row
@@ -281,12 +282,16 @@ class OpenDecision(NamedTuple):
 
 
 class EventColumns(NamedTuple):
-    """Events of some experiments, a row of numbers each, in their order; events are counted from the first one."""
+    """Events of some experiments, a row of numbers each, in their order; events are counted from the first one.
 
-    decided: NDArray[np.float64]  # event, experiment, position, context, arm, propensity, at, deferred, state_version
+    `origin` is 0 for a decision of the policy without a bucket, else `N_ORIGINS` times the number of its source in
+    `sources`, from 1 on, plus its bucket and 1.
+    """
+
+    decided: NDArray[np.float64]  # event, experiment, position, context, arm, propensity, origin, at, deferred, state
     activated: NDArray[np.float64]  # event, experiment, position, decision, at
     settled: NDArray[np.float64]  # event, experiment, position, decision, at, reward, number of its source, or `PARTLY`
-    activated_earlier: NDArray[np.float64]  # event, context, arm, propensity; of decisions before the first event
+    activated_earlier: NDArray[np.float64]  # event, context, arm, propensity, origin, decision; of those before
     settled_earlier: NDArray[np.float64]  # the same, and the time from which the decision has waited
 
 

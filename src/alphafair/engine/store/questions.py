@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from alphafair.engine.store.ledger import (
     EVENT_TABLES,
     EVENTS,
+    N_ORIGINS,
     PARTLY,
     SOURCES,
     TABLES,
@@ -157,29 +158,36 @@ def labels(store: Store, key: int) -> list[str]:
 # events of any experiments, for a replay
 
 
-def columns(store: Store, low: int, high: int, *, slates: bool) -> EventColumns:
+def columns(store: Store, low: int, high: int, sources: Sequence[str], *, slates: bool) -> EventColumns:
     """Return decisions, activations and settlements as columns of numbers; events are counted from `low`.
 
-    Settlements of `slates` are among them, if there are any; their rewards are not.
+    `sources` are those of all decisions, see `sources`. Settlements of `slates` are among them, if there are any; their
+    rewards are not.
     """
-    earlier = """select r.event - :low, d.context, d.arm, d.propensity{} from {} r
+    names = {f"source_{k}": source for k, source in enumerate(sources)}
+    decided_by = " ".join(f"when :{name} then {k + 1}" for k, name in enumerate(names))
+    number = f"{N_ORIGINS} * case d.decided_by {decided_by} else 0 end + " if names else ""
+    origin = f"{number}case when d.bucket between 0 and {N_ORIGINS - 2} then d.bucket + 1 else 0 end"
+    earlier = f"""select r.event - :low, d.context, d.arm, d.propensity, {origin}, d.position{{}} from {{}} r
         join decision d on d.event = r.decision and d.experiment = r.experiment
-        {} where r.event between :low and :high and r.decision < :low order by r.event"""
-    own = "select event - :low, experiment, position, {} from {} where event between :low and :high order by event"
+        {{}} where r.event between :low and :high and r.decision < :low order by r.event"""
+    own = "select event - :low, experiment, position, {} from {} d where event between :low and :high order by event"
     values = {"low": low, "high": high}
+    with_names = {**values, **names}
     source = f"coalesce({SOURCE_NUMBER}, 4)"
     settled = store.columns(own.format(f"decision - :low, at, coalesce(reward, 0), {source}", "reward"), 7, **values)
-    before = store.columns(earlier.format(", coalesce(a.at, d.at)", "reward", WITH_ACTIVATION), 5, **values)
+    before = store.columns(earlier.format(", coalesce(a.at, d.at)", "reward", WITH_ACTIVATION), 7, **with_names)
     if slates:
         ends = f"decision - :low, at, 0, case when remaining > 0 then {PARTLY} else {source} end"
         settled = _in_order(settled, store.columns(own.format(ends, "slate_reward"), 7, **values))
         of_slates = earlier.format(", coalesce(a.at, d.at)", "slate_reward", WITH_ACTIVATION)
-        before = _in_order(before, store.columns(of_slates, 5, **values))
+        before = _in_order(before, store.columns(of_slates, 7, **with_names))
+    drawn = f"context, arm, propensity, {origin}, at, deferred, state_version"
     return EventColumns(
-        store.columns(own.format("context, arm, propensity, at, deferred, state_version", "decision"), 9, **values),
+        store.columns(own.format(drawn, "decision"), 10, **with_names),
         store.columns(own.format("decision - :low, at", "activation"), 5, **values),
         settled,
-        store.columns(earlier.format("", "activation", ""), 4, **values),
+        store.columns(earlier.format("", "activation", ""), 6, **with_names),
         before,
     )
 
@@ -188,6 +196,16 @@ def _in_order(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[n
     """Return the rows of both, in the order of their events."""
     rows = np.concatenate([one, other])
     return rows[np.argsort(rows[:, 0], kind="stable")]
+
+
+def sources(store: Store) -> list[str]:
+    """Return who else has decided, in any experiment, without going through all decisions."""
+    question = """with recursive found(source) as (
+        select min(decided_by) from decision where decided_by is not null
+        union all select (select min(d.decided_by) from decision d where d.decided_by > found.source) from found
+        where found.source is not null)
+        select source from found where source is not null order by source"""
+    return [source for (source,) in store.rows(question)]
 
 
 def least_state_versions(store: Store, low: int, high: int) -> dict[int, int]:
@@ -293,16 +311,17 @@ def _arrived(slate: Slate, settled: Iterable[tuple[str, bytes | None, int]], *, 
 
 def has_full_information(store: Store, key: int) -> bool:
     """Return whether the decisions of an experiment have their distribution with them."""
-    question = "select case when d.probabilities is null then 0 else 1 end from decision d where {within d} limit 1"
+    question = """select case when d.probabilities is null then 0 else 1 end from decision d
+        where {within d} and d.decided_by is null limit 1"""
     found = store.rows(question, **between(store, key, 0, LATEST))
     return bool(found and found[0][0])
 
 
 def earned(store: Store, key: int, until: int, after: int = 0) -> Iterator[tuple[int, float]]:
-    """Yield the arm and the reward of every decision that was paid, in the order of rewards; every arm of a slate."""
+    """Yield arm and reward of every own decision that was paid, in the order of rewards; every arm of a slate."""
     question = """select r.event, d.arm, r.reward, r.rewards, d.slate
         from reward r join decision d on d.event = r.decision
-        where {within r} and r.source in ('client', 'default') order by r.event"""
+        where {within r} and r.source in ('client', 'default') and d.decided_by is null order by r.event"""
     of_slates = """select s.event, d.slate, s.rewards from slate_reward s join decision d on d.event = s.decision
         where {within s} and s.rewards is not null order by s.event"""
     values = between(store, key, after, until)
@@ -323,8 +342,8 @@ def _paid(rows: Iterable[Any]) -> Iterator[tuple[int, list[tuple[int, float]]]]:
 
 
 def pulls(store: Store, key: int, until: int, after: int = 0) -> list[tuple[int, int]]:
-    """Return arms and how many decisions showed them."""
-    question = """select d.arm, count(*) from decision d where {within d} and d.slate is null
+    """Return arms and how many decisions of the policy showed them."""
+    question = """select d.arm, count(*) from decision d where {within d} and d.slate is null and d.decided_by is null
         group by d.arm order by d.arm"""
     of_slates = "select d.slate from decision d where {within d} and d.slate is not null"
     values = between(store, key, after, until)
@@ -386,11 +405,11 @@ def open_after(store: Store, key: int, position: int) -> list[str]:
 
 
 def settled_between(store: Store, key: int, position: int, end: int) -> list[tuple[int, int, int, float]]:
-    """Return position, context, arm and propensity of decisions open at `position` and settled before `end`."""
+    """Return position, context, arm and propensity of own decisions open at `position` and settled before `end`."""
     question = f"""select d.position, d.context, d.arm, d.propensity from decision d {WITH_ACTIVATION}
         join reward r on r.decision = d.event
         where {{within d}} and (d.deferred = 0 or a.position <= :position) and r.position > :position
-        and r.position < :end order by d.event"""
+        and r.position < :end and d.decided_by is null order by d.event"""
     return store.rows(question, position=position, end=end, **between(store, key, 0, position))
 
 
@@ -646,9 +665,10 @@ def time_of(store: Store, key: int, position: int) -> int | None:
 
 
 def labeled_decisions(store: Store, low: int, high: int) -> list[tuple[Any, ...]]:
-    """Return position, id, experiment, context, both versions, checksum, whether the context has a row, its label."""
+    """Return what ties every decision to its row, and whether its context has a row: see `verify`."""
     question = f"""select d.position, d.id, d.experiment, d.context, d.state_version, d.policy_version, d.checksum,
-        case when c.number is null then 0 else 1 end, c.label from decision d {WITH_LABEL}
+        case when c.number is null then 0 else 1 end, c.label, d.decided_by, d.arm, d.propensity, d.features, d.bucket
+        from decision d {WITH_LABEL}
         where d.event between :low and :high order by d.event"""
     return store.rows(question, low=low, high=high)
 

@@ -24,6 +24,7 @@ from alphafair.engine import (
     Activate,
     Decide,
     Engine,
+    Observe,
     Outcome,
     Receipt,
     RequestError,
@@ -62,6 +63,9 @@ from alphafair_client.api import (
     LogQuery,
     NewExperiment,
     NewKey,
+    ObservationAnswers,
+    ObservationBatch,
+    ObservationItem,
     Problem,
     Readiness,
     RewardAnswers,
@@ -121,12 +125,29 @@ def _item_of(receipt: Receipt | SlateReceipt) -> DecisionItem:
 
 async def reward_many(service: Service, request: Request, name: str, body: RewardBatch) -> RewardAnswers:
     answers = await _submit_many(service, request, [Reward(each.id, each.reward, name) for each in body.items])
-    failures = {
+    errors = _errors(_failures(answers))
+    return RewardAnswers([RewardItem(getattr(each, "outcome", None), errors.get(k)) for k, each in enumerate(answers)])
+
+
+async def observe_many(service: Service, request: Request, name: str, body: ObservationBatch) -> ObservationAnswers:
+    ids = [service.engine.writers.ids.next() if each.id is None else each.id for each in body.items]
+    told = [{**structs.asdict(each), "id": id} for each, id in zip(body.items, ids, strict=True)]
+    answers = await _submit_many(service, request, [Observe(name, **each) for each in told])
+    items = []
+    errors = _errors(_failures(answers))
+    for k, (id, each) in enumerate(zip(ids, answers, strict=True)):
+        outcome = getattr(each, "outcome", None)
+        items.append(ObservationItem(None if outcome is None else id, outcome, errors.get(k)))
+    return ObservationAnswers(items)
+
+
+def _failures(answers: Iterable[Outcome | RequestError]) -> dict[int, Failure]:
+    """The items that have failed, by an exception or by their outcome."""
+    found = {
         k: as_failure(each) if isinstance(each, RequestError) else outcome_failure(each.outcome)
         for k, each in enumerate(answers)
     }
-    errors = _errors({k: failure for k, failure in failures.items() if failure is not None})
-    return RewardAnswers([RewardItem(getattr(each, "outcome", None), errors.get(k)) for k, each in enumerate(answers)])
+    return {k: failure for k, failure in found.items() if failure is not None}
 
 
 async def _submit(service: Service, request: Request, command: Any) -> Any:
@@ -427,6 +448,7 @@ HANDLERS: Final[dict[api.Endpoint, Handler]] = {
     api.ACTIVATE: activate,
     api.DECIDE_MANY: decide_many,
     api.REWARD_MANY: reward_many,
+    api.OBSERVE_MANY: observe_many,
     api.CREATE_KEY: create_key,
     api.LIST_KEYS: list_keys,
     api.ROTATE_KEY: rotate_key,
