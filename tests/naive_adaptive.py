@@ -6,6 +6,8 @@ f: what the context's or the arm's own features say of it, by least squares;
 m: what it is predicted to pay; a: what the index plays; B: the guaranteed learner; h, q: how much of it is played.
 """
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -172,7 +174,52 @@ def best_of(values: Vector) -> Vector:
     return values >= (1 - 1e-9) * values.max()
 
 
-class AlphaFairAdaptive(Policy):
+class Observing:
+    """Beside the index, P, one of the rewards of others too, J; tau: how much better J predicts own rewards."""
+
+    index: Index
+    joint: Index | None = None
+    tau = 0.0
+
+    def observe(self, context: int, arm: int, reward: float) -> None:
+        if self.joint is None:
+            self.joint = copy.deepcopy(self.index)
+        self.joint.learn(context, [arm], np.array([reward]))
+
+    def indices(self) -> list[Index]:
+        return [self.index] if self.joint is None else [self.index, self.joint]
+
+    def mixed(self, context: int, concentrate: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
+        """m and a: of both indices, w in J, if J is there."""
+        m = self.index.predict(context)
+        if self.joint is None:
+            return m, concentrate(m)
+        w, joint = 0.97 / (1 + np.exp(-(np.log(4) + self.tau))), self.of_joint(context)
+        return (1 - w) * m + w * joint, (1 - w) * concentrate(m) + w * concentrate(joint)
+
+    def of_joint(self, context: int) -> Vector:
+        assert self.joint is not None
+        return np.minimum(self.joint.predict(context), self.index.largest)
+
+    def weigh(self, context: int, arms: Any, rewards: Vector) -> None:
+        """After own rewards, before an index learns from them."""
+        if self.joint is None or self.index.largest == 0:
+            return
+        alone, joint, sigma = self.index.predict(context), self.of_joint(context), self.index.sigma
+        for arm, r in zip(arms, rewards, strict=True):
+            better = ((r - alone[arm]) ** 2 - (r - joint[arm]) ** 2) / (2 * sigma**2)
+            self.tau = float(np.clip(0.999 * self.tau + better, -20, 20))
+
+    def learn_rewards(self, context: int, m: Vector, arms: Any, rewards: Vector) -> None:
+        """Own rewards; `m` is what was predicted of all arms, by both."""
+        self.weigh(context, arms, rewards)
+        misses = self.index.misses + float(((rewards - m[arms]) ** 2).sum())
+        for each in self.indices():
+            each.learn(context, arms, rewards)
+        self.index.misses = misses
+
+
+class AlphaFairAdaptive(Observing, Policy):
     """p = (1 - q) a + q ((1 - gamma) B + gamma / N), or p = (1 - h) a + h x with full information."""
 
     at_stake = 1.0  # less where something is promised to arms whatever is chosen
@@ -198,26 +245,24 @@ class AlphaFairAdaptive(Policy):
 
     def show(self, features: Matrix) -> None:
         """Features of live arms, or of the context, for what is asked or learned next."""
-        assert self.index.described is not None
-        self.index.described.shown = np.asarray(features)
+        for each in self.indices():
+            assert each.described is not None
+            each.described.shown = np.asarray(features)
 
     def slopes(self) -> Vector:
         return (self.accounts + self.credit) ** -self.alpha
 
     def parts(self, context: int) -> dict[str, Any]:
         """All that is fixed before the draw of a bandit round."""
-        n, c, w, m = self.n_arms, self.index.largest, self.slopes(), self.index.predict(context)
+        n, c, w = self.n_arms, self.index.largest, self.slopes()
         gamma = min(0.5, 0.3 * np.sqrt(n / (self.n_updates + 1)))
         s = (1 - gamma) * w / w.max()
         if c == 0:
+            m = np.zeros(n)
             h, a, b, raised = 0.5, np.full(n, 1 / n), np.full(n, 1 / n), m
             q = KAPPA + (1 - KAPPA) * h
         else:
-            v = w * m
-            best = best_of(v)
-            tail = 200 if self.pending.any() else 1000
-            a = 1 / (n + tail * n * (v.max() - v) / (w[best].max() * self.index.sigma))
-            a[best] = (1 - a[~best].sum()) / best.sum()
+            m, a = self.mixed(context, lambda m: self.concentrated(w, m))
             zeta = 2 / np.sqrt(16 * c**2 + 2 * self.spread)
             h = log_barrier_leader(np.array([0.0, zeta * (self.lead + HEAD_START * c)]))[1]
             q = KAPPA + (1 - KAPPA) * h
@@ -226,6 +271,14 @@ class AlphaFairAdaptive(Policy):
             b = log_barrier_leader(eta * (self.losses[context] - s * raised))
         played = (1 - gamma) * b + gamma / n
         return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
+
+    def concentrated(self, w: Vector, m: Vector) -> Vector:
+        v = w * m
+        best = best_of(v)
+        tail = 200 if self.pending.any() else 1000
+        a = 1 / (len(v) + tail * len(v) * (v.max() - v) / (w[best].max() * self.index.sigma))
+        a[best] = (1 - a[~best].sum()) / best.sum()
+        return np.asarray(a)
 
     def favorite(self, context: int) -> Vector:
         best = best_of(self.slopes() * self.index.predict(context))
@@ -261,7 +314,7 @@ class AlphaFairAdaptive(Policy):
             self.losses[context] += surprise - now["s"] * now["raised"]
             self.norms[context] += ((now["b"] * surprise) ** 2).sum()
         self.n_updates += 1
-        self.index.learn(context, [arm], np.array([reward]))
+        self.learn_rewards(context, now["m"], [arm], np.array([reward]))
 
     def learn_full(self, context: int, p: Vector, rewards: Vector) -> None:
         g, x, a = self.slopes() * rewards, self.distributions[context], self.favorite(context)
@@ -293,14 +346,16 @@ class AlphaFairAdaptive(Policy):
         n_more = n_contexts - self.n_contexts
         self.losses = np.vstack([self.losses, np.zeros((n_more, self.n_arms))])
         self.norms = np.append(self.norms, np.zeros(n_more))
-        self.index.grow(n_contexts)
+        for each in self.indices():
+            each.grow(n_contexts)
         super().grow(n_contexts)
 
     def change_arms(self, kept: list[int], entries: list[float | None]) -> None:
         """No memory, the mean loss of the others, x = 0 (uniform where nothing was learned)."""
         rows = [np.append(project_on_simplex(x[kept]), np.zeros(len(entries))) for x in self.distributions]
         super().change_arms(kept, entries)
-        self.index.change_arms(kept, len(entries))
+        for each in self.indices():
+            each.change_arms(kept, len(entries))
         self.accounts = with_newcomers(self.accounts[kept], entries)
         self.pending, self.credit = (
             np.append(each[kept], np.zeros(len(entries))) for each in (self.pending, self.credit)

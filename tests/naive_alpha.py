@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from tests.naive import Matrix, ScaleFree, Vector, log_barrier_leader, project_on_simplex
-from tests.naive_adaptive import HEAD_START, KAPPA, Index, LeastSquares, best_of
+from tests.naive_adaptive import HEAD_START, KAPPA, Index, LeastSquares, Observing, best_of
 from tests.naive_groups import project_on_floors
 
 DIGITS = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -746,7 +746,7 @@ class AlphaFairBandit:
         self.learners = [ScaleFree(1, len(self.books.live)) for _ in range(self.n_contexts)]
 
 
-class AdaptiveBandit:
+class AdaptiveBandit(Observing):
     """p = (1 - q) a + q ((1 - gamma) B + gamma/N), all losses over the largest slope, so slopes may be relative.
 
     `expected_bound` is the sum of Theorem 1, with W = max w in true units.
@@ -805,7 +805,7 @@ class AdaptiveBandit:
     def parts(self, context: int) -> dict[str, Any]:
         """All that is fixed before the draw."""
         books, n, c = self.books, len(self.books.live), self.index.largest
-        w, m = self.relative_prices(context), self.index.predict(context)
+        w, m = self.relative_prices(context), np.zeros(n)
         gamma = min(0.5, 0.3 * math.sqrt(n / (self.n_updates + 1)))
         s = (1 - gamma) * w / w.max()
         root_y = math.sqrt(16 * c**2 + 2 * self.spread)
@@ -815,15 +815,7 @@ class AdaptiveBandit:
             a = books.lifted(a) if books.group_floors else a
             q = KAPPA + (1 - KAPPA) * h
         else:
-            v = w * m
-            tail = 200 if self.pending.any() else 1000
-            scale = tail / (w[best_of(v)].max() * self.index.sigma)
-            a = self.tails(v, scale)
-            if books.group_floors:
-                a = books.unpromised * a
-                for g in books.present:
-                    own = books.members(g)
-                    a[own] += books.group_floors.get(g, 0.0) * self.tails(v[own], scale)
+            m, a = self.mixed(context, lambda m: self.concentrated(w, m))
             h = float(log_barrier_leader(np.array([0.0, 2 / root_y * (self.lead + HEAD_START * c)]))[1])
             q = KAPPA + (1 - KAPPA) * h
             eta = n / root_u
@@ -844,6 +836,18 @@ class AdaptiveBandit:
         out = np.zeros(len(self.books.labels))
         out[self.books.live] = self.parts(context)["p"]
         return out
+
+    def concentrated(self, w: Vector, m: Vector) -> Vector:
+        v, books = w * m, self.books
+        tail = 200 if self.pending.any() else 1000
+        scale = tail / (w[best_of(v)].max() * self.index.sigma)
+        a = self.tails(v, scale)
+        if books.group_floors:
+            a = books.unpromised * a
+            for g in books.present:
+                own = books.members(g)
+                a[own] += books.group_floors.get(g, 0.0) * self.tails(v[own], scale)
+        return a
 
     def learn(self, context: int, arm: int, propensity: float, reward: float) -> None:
         books = self.books
@@ -870,7 +874,7 @@ class AdaptiveBandit:
             self.add_up(context, now, c)
         self.n_updates += 1
         self.n_rounds += 1
-        self.index.learn(context, [place], np.array([reward]))
+        self.learn_rewards(context, now["m"], [place], np.array([reward]))
         books.earn(arm, reward)
 
     def add_up(self, context: int, now: dict[str, Any], c: float) -> None:
@@ -918,7 +922,8 @@ class AdaptiveBandit:
         left = self.losses[:, kept]
         self.losses = np.hstack([left, np.repeat(left.mean(axis=1, keepdims=True), n_new, axis=1)])
         self.pending = np.append(self.pending[kept], np.zeros(n_new))
-        self.index.change_arms(kept, n_new)
+        for each in self.indices():
+            each.change_arms(kept, n_new)
 
 
 # discount (Theorem G)

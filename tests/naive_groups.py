@@ -197,22 +197,16 @@ class Adaptive(AlphaFairAdaptive):
 
     def parts(self, context: int) -> dict[str, Any]:
         terms, n, c = self.terms, self.n_arms, self.index.largest
-        w, m = self.slopes(), self.index.predict(context)
+        w = self.slopes()
         gamma = min(0.5, 0.3 * np.sqrt(n / (self.n_updates + 1)))
         s = (1 - gamma) * w / w.max()
         if c == 0:
+            m = np.zeros(n)
             h, a, b, raised = 0.5, np.full(n, 1 / n), np.full(n, 1 / n), m
             a = terms.lifted(a) if terms.floors else a
             q = KAPPA + (1 - KAPPA) * h
         else:
-            v = w * m
-            tail = 200 if self.pending.any() else 1000
-            scale = tail / (w[best_of(v)].max() * self.index.sigma)
-            a = self.tails(v, scale)
-            if terms.floors:
-                a = terms.keep * a
-                for g in set(terms.live_groups):
-                    a[terms.members(g)] += terms.floors.get(g, 0.0) * self.tails(v[terms.members(g)], scale)
+            m, a = self.mixed(context, lambda m: self.concentrated(w, m))
             zeta = 2 / np.sqrt(16 * c**2 + 2 * self.spread)
             h = naive.log_barrier_leader(np.array([0.0, zeta * (self.lead + HEAD_START * c)]))[1]
             q = KAPPA + (1 - KAPPA) * h
@@ -222,6 +216,17 @@ class Adaptive(AlphaFairAdaptive):
         played = (1 - gamma) * b + gamma / n
         played = terms.lifted(played) if terms.floors else played
         return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
+
+    def concentrated(self, w: Vector, m: Vector) -> Vector:
+        v, terms = w * m, self.terms
+        tail = 200 if self.pending.any() else 1000
+        scale = tail / (w[best_of(v)].max() * self.index.sigma)
+        a = self.tails(v, scale)
+        if terms.floors:
+            a = terms.keep * a
+            for g in set(terms.live_groups):
+                a[terms.members(g)] += terms.floors.get(g, 0.0) * self.tails(v[terms.members(g)], scale)
+        return a
 
     def favorite(self, context: int) -> Vector:
         v = self.slopes() * self.index.predict(context)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests import naive, naive_groups
-from tests.naive_adaptive import DECAYS, HEAD_START, KAPPA
+from tests.naive_adaptive import DECAYS, HEAD_START, KAPPA, Index
 
 Vector = naive.Vector
 
@@ -93,19 +93,13 @@ class Adaptive(naive_groups.Adaptive):
     def parts(self, context: int, k: int = 1) -> dict[str, Any]:
         keep, top, _ = self.frame(k)
         n, c, size = self.n_arms, self.index.largest, max(self.most, k) * self.index.largest
-        w, m = self.slopes(), self.index.predict(context)
+        w, m = self.slopes(), np.zeros(n)
         gamma = min(0.5, 0.3 * np.sqrt(n / (self.n_updates + k)))
         s = (1 - gamma) * w / w.max()
         h, a, b, raised = 0.5, np.full(n, 1 / n), np.full(n, 1 / n), m
         q = KAPPA + (1 - KAPPA) * h
         if c > 0:
-            above, at, least = bar(w * m, top)
-            tail = 200 if self.pending.any() else 1000
-            scale = tail * n / (w[at].max() * self.index.sigma)
-            part = min(1 - above.sum() * top, top)
-            a = part / (n + scale * np.maximum(least - w * m, 0))
-            a[above] = top
-            a[at] = (1 - a[~at].sum()) / at.sum()
+            m, a = self.mixed(context, lambda m: self.capped(w, m, top))
             zeta = 2 / np.sqrt(16 * size**2 + 2 * self.spread)
             h = naive.log_barrier_leader(np.array([0.0, zeta * (self.lead + HEAD_START * size)]))[1]
             q = KAPPA + (1 - KAPPA) * h
@@ -114,6 +108,16 @@ class Adaptive(naive_groups.Adaptive):
             b = leader(eta * (self.losses[context] - s * raised), top)
         played = (1 - gamma) * b + gamma / n
         return {"w": w, "m": m, "raised": raised, "a": a, "h": h, "q": q, "s": s, "b": b, "played": played}
+
+    def capped(self, w: Vector, m: Vector, top: float) -> Vector:
+        above, at, least = bar(w * m, top)
+        tail = 200 if self.pending.any() else 1000
+        scale = tail * len(m) / (w[at].max() * self.index.sigma)
+        part = min(1 - above.sum() * top, top)
+        a = part / (len(m) + scale * np.maximum(least - w * m, 0))
+        a[above] = top
+        a[at] = (1 - a[~at].sum()) / at.sum()
+        return np.asarray(a)
 
     def learn_some(self, context: int, k: int, given: dict[int, tuple[float, float]], *, first: bool) -> None:
         """{place: (propensity, reward)} of some of the k arms."""
@@ -133,15 +137,19 @@ class Adaptive(naive_groups.Adaptive):
             self.lead += ahead
             self.spread += (now["h"] * (1 - now["h"]) * ahead) ** 2
         self.n_updates += len(given)
-        self.learn_index(context, list(given), np.array([reward for _, reward in given.values()]), first=first)
+        places, rewards = list(given), np.array([reward for _, reward in given.values()])
+        self.weigh(context, places, rewards)
+        misses = self.index.misses + float(((rewards - now["m"][places]) ** 2).sum())
+        for each in self.indices():
+            self.learn_index(each, context, places, rewards, first=first)
+        self.index.misses = misses
         for place, (_, reward) in given.items():
             self.terms.earn(self.terms.live[place], reward)
             self.refresh(place)
 
-    def learn_index(self, context: int, places: list[int], rewards: Vector, *, first: bool) -> None:
+    @staticmethod
+    def learn_index(index: Index, context: int, places: list[int], rewards: Vector, *, first: bool) -> None:
         """A context ages, and the regression forgets, with the first rewards of a decision."""
-        index, f, m = self.index, None, self.index.predict(context)[places]
-        index.misses += float(((rewards - m) ** 2).sum())
         if index.largest > 0:
             f = index.features(context)[places]
             forget = 0.9995 if first else 1.0

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,7 +23,8 @@ NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the bran
     "welfare": {"alpha": 2.0},
     "sides": {"context_weight": 0.25},
 }
-SLATES = "slates"  # the flag of the kernels of decisions of several arms, compiled only where they are used
+# flags of kernels that are compiled only where they are used: decisions of several arms, and of others
+SLATES, OTHERS = "slates", "others"
 
 
 def parse(name: str, *, slates: bool = False) -> list[Kernels]:
@@ -40,6 +41,7 @@ def parse(name: str, *, slates: bool = False) -> list[Kernels]:
     validate.choice(f"feedback in {name!r}", feedback, dict.fromkeys(each.feedback for each in known))
     flags = sorted({flag for each in known for flag in each.flags if each.feedback == feedback})
     flags += [SLATES] if _kind(policy).traits.slates else []
+    flags += [OTHERS] if OTHERS.upper() in _algorithm(policy, feedback).flags else []
     for flag in listed.split("-") if listed else ():
         if not flags:
             raise InvalidArgument(f"flags in {name!r}", f"left out: {policy} has none", flag, f"Pass {policy}.")
@@ -55,8 +57,7 @@ def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
     kind: Any = _kind(policy)
     found = []
     for feedback in kind.traits.feedbacks or (kind.feedback,):
-        algorithm = kind.algorithm[feedback] if isinstance(kind.algorithm, Mapping) else kind.algorithm
-        flags = sorted(flag.lower() for flag in algorithm.flags if flag.lower() in NEEDED)
+        flags = sorted(flag.lower() for flag in _algorithm(policy, feedback).flags if flag.lower() in NEEDED)
         for n in range(len(flags) + 1):
             some = (Kernels(policy, feedback.value, frozenset(chosen)) for chosen in combinations(flags, n))
             found += [each for each in some if "sides" not in each.flags or "welfare" in each.flags]
@@ -76,6 +77,12 @@ def _kind(policy: str) -> type[Policy]:
     return find(policy)
 
 
+def _algorithm(policy: str, feedback: str) -> Any:
+    """Return the algorithm of a policy for one kind of feedback."""
+    chosen: Any = cast(Any, _kind(policy)).algorithm
+    return chosen[feedback] if isinstance(chosen, Mapping) else chosen
+
+
 def every_kernel(*, slates: bool = False) -> list[Kernels]:
     """Return the kernels of all registered policies."""
     from alphafair import POLICIES
@@ -89,11 +96,14 @@ def small_policy(kernels: Kernels) -> Any:
     settings = dict(next(iter(kind.traits.variants(1, 3).values())))
     if kind.traits.feedbacks:
         settings["feedback"] = kernels.feedback
-    for flag in kernels.flags - {SLATES}:
+    for flag in kernels.flags - {SLATES, OTHERS}:
         settings |= NEEDED[flag]
     if {SLATES, "groups"} <= kernels.flags:  # which floors of groups do not go with
         settings["groups"] = Groups(["a", "a", "b"], pull_floor=0.1)
-    return kind(1, 3, **settings)
+    policy = kind(1, 3, **settings)
+    if OTHERS in kernels.flags:
+        policy.observe(0, 0, 0.5, np.zeros(policy.feature_shape) if policy.n_features else None)
+    return policy
 
 
 def compile_kernels(kernels: Kernels) -> None:
@@ -121,6 +131,8 @@ def compile_kernels(kernels: Kernels) -> None:
     policy.forgo(late)
     policy.update(late, rewards[0] if full else 0.5)
     policy.probabilities(0, **shown)
+    if OTHERS in kernels.flags:
+        policy.observe(0, 0, 0.5, **shown)
     trace = simulate(policy, stream, log=True)
     simulate(policy, stream, delay=1)
     if full:

@@ -25,6 +25,7 @@ from alphafair.errors import InvalidArgument
 from alphafair.groups import ArmGroups, Groups, GroupsLike, arm_groups
 from alphafair.math.adversaries import first_state, react
 from alphafair.policy import archive
+from alphafair.policy.arguments import fits, matching_features
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
 from alphafair.policy.stepper import feature_table
@@ -887,7 +888,7 @@ def over_full_log(
         if array.shape != (len(seen), policy.n_arms):
             allowed = f"of shape {(len(seen), policy.n_arms)}"
             raise InvalidArgument(name, allowed, f"shape {array.shape}", "Pass a row per round and a column per arm.")
-    _fits(policy, "contexts", int(seen.max()) + 1, policy.n_arms)
+    fits(policy, "contexts", int(seen.max()) + 1, policy.n_arms)
     rows = None if features is None else validate.feature_rows(features, len(seen), policy.n_arms)
     rows = matching_features(policy, "features", rows, policy.n_arms)
     low, high = policy.traits.reward_range
@@ -916,15 +917,8 @@ def _check_log(policy: Policy, log: Log) -> Vector:
     if policy.feedback is not Feedback.BANDIT:
         repair = "A log has the reward of one arm per round; use over_full_log for the rewards of all arms."
         raise InvalidArgument("policy", "a policy with bandit feedback", policy, repair)
-    _fits(policy, "log", log.n_contexts, log.n_arms)
+    fits(policy, "log", log.n_contexts, log.n_arms)
     return validate.learnable(log.rewards, policy.traits.reward_range)
-
-
-def _fits(policy: Policy, argument: str, n_contexts: int, n_arms: int) -> None:
-    if n_contexts > policy.n_contexts or n_arms > policy.n_arms:
-        allowed = f"limited to at most {policy.n_contexts} contexts and {policy.n_arms} arms"
-        repair = f"Call policy.grow({max(n_contexts, policy.n_contexts)}, {max(n_arms, policy.n_arms)}) first."
-        raise InvalidArgument(argument, allowed, [n_contexts, n_arms], repair)
 
 
 def accepted(maker: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
@@ -951,19 +945,3 @@ def requires(kind: type[Policy], setting: str) -> bool:
     """Whether the constructor has no default for a setting."""
     parameters = inspect.signature(kind).parameters
     return setting in parameters and parameters[setting].default is inspect.Parameter.empty
-
-
-def matching_features(
-    policy: Policy, argument: str, features: NDArray[np.float64] | None, n_arms: int
-) -> NDArray[np.float64] | None:
-    """Return the features of all rounds if the policy takes features, and check their shape."""
-    if policy.n_features == 0:
-        return None
-    own = len(policy.feature_shape) == 2
-    wanted = (n_arms, policy.n_features) if own else (policy.n_features,)
-    if features is None or features.shape[1:] != wanted:
-        got = "none" if features is None else f"shape {features.shape[1:]}"
-        raise InvalidArgument(
-            argument, f"with features of shape {wanted} per round", got, "Pass as many features as n_features."
-        )
-    return features

@@ -1,8 +1,9 @@
 """Every policy agrees with its slow oracle after any order of events.
 
 `play` draws the events with a fixed seed: decisions (some among a subset of the arms), rewards at once, late and in any
-order, announced rewards, new arms, retired arms, new contexts, snapshots. A `Pair` is a policy with its oracle: one
-class for plain policies, one for policies with features, one for policies with groups.
+order, announced rewards, new arms, retired arms, new contexts, snapshots, and in some tests rewards of decisions of
+others. A `Pair` is a policy with its oracle: one class for plain policies, one for policies with features, one for
+policies with groups.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.naive_adaptive import AlphaFairAdaptive as OracleWithFeatures
 
 N_EVENTS = 155
 EVENTS = {"now": 0.42, "later": 0.14, "late": 0.14, "arms": 0.08, "retire": 0.08, "contexts": 0.05, "snapshot": 0.09}
+OBSERVING = {"observe": 0.4, **{event: 0.6 * share for event, share in EVENTS.items()}}
 MOST_ARMS, MOST_CONTEXTS = 8, 5
 SEEDS = 1 if INTERPRETED else 4
 
@@ -43,6 +45,10 @@ class Pair:
     def add_arms(self, n_new: int, account: Any, rng: np.random.Generator) -> None:
         raise NotImplementedError
 
+    def observe(self, context: int, arm: int, reward: float, **features: Any) -> None:
+        """Let the oracle learn from a decision of somebody else."""
+        raise NotImplementedError
+
     def retire(self, arm: int) -> None:
         raise NotImplementedError
 
@@ -54,12 +60,12 @@ class Pair:
         raise NotImplementedError
 
 
-def play(pair: Pair, rng: np.random.Generator) -> None:
+def play(pair: Pair, rng: np.random.Generator, events: dict[str, float] = EVENTS) -> None:
     """Draw events, let them happen to both, and compare the two after each."""
     waiting: list[tuple[Any, Any]] = []
     for _ in range(N_EVENTS):
         ours = pair.ours
-        event = rng.choice(list(EVENTS), p=list(EVENTS.values()))
+        event = rng.choice(list(events), p=list(events.values()))
         if event in ("now", "later"):
             some = np.isin(np.arange(ours.n_arms), [rng.choice(ours.live_arms)]) | (rng.random(ours.n_arms) < 0.7)
             mask = some if rng.random() < 0.5 else None
@@ -72,6 +78,12 @@ def play(pair: Pair, rng: np.random.Generator) -> None:
             decision, reward = waiting.pop(-1 if event == "now" else int(rng.integers(len(waiting))))
             ours.update(decision, reward)
             pair.learn(decision, reward)
+        if event == "observe":
+            context, arm, reward = int(rng.integers(ours.n_contexts)), int(rng.integers(ours.n_arms)), rng.random()
+            shown = pair.features(rng)
+            assert ours.observe(context, arm, reward, **shown) is (arm in ours.live_arms)
+            if arm in ours.live_arms:
+                pair.observe(context, arm, reward, **shown)
         if event == "arms" and len(ours.live_arms) < MOST_ARMS:
             pair.add_arms(int(rng.integers(1, 3)), ["least", "fresh", 3.5][rng.integers(3)], rng)
         if event == "retire" and len(ours.live_arms) > 1:
@@ -150,6 +162,9 @@ class PlainPair(Pair):
         elif arm in self.live:
             self.oracle.learn(context, self.live.index(arm), propensity, p, reward)
 
+    def observe(self, context: int, arm: int, reward: float, **features: Any) -> None:
+        self.oracle.observe(context, self.live.index(arm), reward)  # type: ignore[attr-defined]
+
     def probabilities(self, context: int) -> naive.Vector:
         p = np.zeros(self.n_arms)
         p[self.live] = self.oracle.probabilities(context)
@@ -184,6 +199,12 @@ def test_plain_policies(name: str, seed: int) -> None:
             for kind, weights in zip((FairCB, naive.FairCB), known, strict=True)
         )
     play(PlainPair(ours, oracle), rng)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_policy_that_observes_others(seed: int) -> None:
+    rng = np.random.default_rng([seed, 37])
+    play(PlainPair(*make_pair("adaptive-half", 2, int(rng.integers(2, 5)), rng)), rng, OBSERVING)
 
 
 class FeaturePair(Pair):
@@ -228,6 +249,11 @@ class FeaturePair(Pair):
             place = int(np.searchsorted(live, decision.arm))
             self.oracle.learn(decision.context, place, decision.propensity, p, reward)
 
+    def observe(self, context: int, arm: int, reward: float, **features: Any) -> None:
+        live, z = self.ours.live_arms, features["features"]
+        self.oracle.show(z[live] if self.of_arms else z)
+        self.oracle.observe(context, int(np.searchsorted(live, arm)), reward)
+
     def check(self, rng: np.random.Generator) -> None:
         live, shown = self.ours.live_arms, self.features(rng)
         z = shown["features"]
@@ -244,6 +270,12 @@ class FeaturePair(Pair):
 @pytest.mark.parametrize("feedback", ["bandit", "full"])
 def test_policies_with_features(feedback: str, features_of: str, seed: int) -> None:
     play(FeaturePair(feedback, features_of), np.random.default_rng([seed, len(features_of)]))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("features_of", ["context", "arms"])
+def test_policies_with_features_that_observe_others(features_of: str, seed: int) -> None:
+    play(FeaturePair("bandit", features_of), np.random.default_rng([seed, len(features_of)]), OBSERVING)
 
 
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -295,6 +327,9 @@ class GroupPair(Pair):
     def learn(self, decision: Any, reward: Any) -> None:
         self.oracle.learn(*decision, reward)
 
+    def observe(self, context: int, arm: int, reward: float, **features: Any) -> None:
+        self.oracle.observe(context, self.oracle.terms.live.index(arm), reward)
+
     def check(self, rng: np.random.Generator) -> None:
         terms = self.oracle.terms
         assert self.ours.live_arms.tolist() == terms.live
@@ -312,3 +347,9 @@ class GroupPair(Pair):
 @pytest.mark.parametrize("kind", KINDS)
 def test_policies_with_groups(kind: str, groups: str, seed: int) -> None:
     play(GroupPair(kind, GROUPS[groups]), np.random.default_rng([seed, len(kind), len(groups)]))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("groups", GROUPS)
+def test_policies_with_groups_that_observe_others(groups: str, seed: int) -> None:
+    play(GroupPair("adaptive", GROUPS[groups]), np.random.default_rng([seed, len(groups)]), OBSERVING)

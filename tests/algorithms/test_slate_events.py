@@ -18,6 +18,7 @@ from tests.naive_groups import GroupTerms
 
 N_EVENTS = 90
 EVENTS = {"now": 0.4, "later": 0.18, "late": 0.2, "arms": 0.05, "retire": 0.05, "contexts": 0.04, "snapshot": 0.08}
+OBSERVING = {"observe": 0.3, **{event: 0.7 * share for event, share in EVENTS.items()}}
 MOST_ARMS, MOST_CONTEXTS = 8, 4
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "alpha-fair": (AlphaFair, naive_slates.AlphaFair, {}),
@@ -119,6 +120,12 @@ class Pair:
         if len(now) < len(rewards):
             self.waiting.append((decision, {arm: r for arm, r in rewards.items() if arm not in now}))
 
+    def observe(self, rng: np.random.Generator) -> None:
+        """The reward of an arm that somebody else showed."""
+        context, arm, reward = int(rng.integers(self.ours.n_contexts)), int(rng.choice(self.terms.live)), rng.random()
+        assert self.ours.observe(context, arm, reward)
+        self.oracle.observe(context, self.terms.live.index(arm), reward)
+
     def change_arms(self, event: str, rng: np.random.Generator) -> None:
         if event == "arms" and len(self.terms.live) < MOST_ARMS:
             self.n_new_groups += 1
@@ -143,14 +150,11 @@ class Pair:
         assert accounts == pytest.approx(self.terms.accounts, rel=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(1 if INTERPRETED else 3))
-@pytest.mark.parametrize("groups", GROUPS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_policies_with_slates(kind: str, groups: str, seed: int) -> None:
-    rng = np.random.default_rng([seed, len(kind), len(groups)])
-    pair = Pair(kind, GROUPS[groups])
+def play(pair: Pair, rng: np.random.Generator, events: dict[str, float] = EVENTS) -> None:
     for _ in range(N_EVENTS):
-        event = rng.choice(list(EVENTS), p=list(EVENTS.values()))
+        event = rng.choice(list(events), p=list(events.values()))
+        if event == "observe":
+            pair.observe(rng)
         if event in ("now", "later"):
             pair.choose(rng)
         if event in ("now", "late") and pair.waiting:
@@ -163,3 +167,15 @@ def test_policies_with_slates(kind: str, groups: str, seed: int) -> None:
             pair.begun.clear()
             assert load_policy(state).probabilities(0, k=2).tolist() == pair.ours.probabilities(0, k=2).tolist()
         pair.check()
+
+
+@pytest.mark.parametrize("seed", range(1 if INTERPRETED else 3))
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_policies_with_slates(kind: str, groups: str, seed: int) -> None:
+    play(Pair(kind, GROUPS[groups]), np.random.default_rng([seed, len(kind), len(groups)]))
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_policies_with_slates_that_observe_others(groups: str) -> None:
+    play(Pair("adaptive", GROUPS[groups]), np.random.default_rng(len(groups)), OBSERVING)

@@ -38,6 +38,7 @@ DOES = {
     "expect",
     "forgo",
     "observe",
+    "observe_log",
     "grow",
     "retire",
     "set_alpha",

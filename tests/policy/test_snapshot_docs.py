@@ -68,6 +68,7 @@ def test_the_page_says_which_version_a_policy_has() -> None:
 def test_every_meaning_belongs_to_an_entry() -> None:
     layouts = [(kind, algorithm.layout) for kind, _, algorithm in snapshots.algorithms()]
     names = {(kind.name, entry.name) for kind, layout in layouts for entry in snapshots.entries(kind, layout)}
+    names |= {(AlphaFairAdaptive.name, "tau")}  # of what others teach
     assert {*snapshots.MEANINGS} == {name for _, name in names}
     assert {*snapshots.ONLY_HERE} <= names
 
@@ -107,6 +108,21 @@ def test_entries_with_features(of_arms: bool) -> None:
         axes = entry.shape.replace("terms (terms + 1)/2", "10")
         assert arrays.pop(entry.name) == shape(axes, columns=columns), entry.name
     assert not [name for name in arrays if name.startswith("feature_")]
+
+
+@pytest.mark.parametrize("n_features", [0, 3])
+def test_entries_of_what_others_taught(n_features: int) -> None:
+    shown: dict[str, Any] = {"features": np.ones(3)} if n_features else {}
+    policy = trained(AlphaFairAdaptive(5, 7, alpha=0.5, n_features=n_features), **shown)
+    before = found(policy)
+    policy.observe(0, 1, 0.5, **shown)
+    said = {
+        entry.name: shape(entry.shape.replace("terms (terms + 1)/2", "10"), columns=6)
+        for entry in snapshots.of_others()
+        if n_features or "feature" not in entry.name
+    }
+    assert found(policy) == {**before, **said}
+    assert snapshots.block("of others").count("| `others_") == len(snapshots.of_others())
 
 
 @pytest.mark.parametrize("path", sorted(OLD.glob("*.npz")), ids=lambda path: path.stem)

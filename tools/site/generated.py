@@ -43,9 +43,7 @@ PARTS: dict[str, Callable[[str], str]] = {  # by the first word: what the others
     "roles": lambda _: routes.roles_table(),
     "routes": lambda _: routes.routes(),
     "signing-out": lambda _: SIGNING_OUT,
-    "snapshots": lambda what: (
-        snapshots.table(snapshots.of_features()) if "features" in what else snapshots.of_policies()
-    ),
+    "snapshots": snapshots.block,
 }
 
 

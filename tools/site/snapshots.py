@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from alphafair.algorithms import CLASSES, BasePolicy
+from alphafair.algorithms import CLASSES, AlphaFairAdaptive, BasePolicy
 from alphafair.policy.algorithm import Algorithm
-from alphafair.policy.memory import FEATURES, Layout
+from alphafair.policy.memory import FEATURES, OTHERS, Layout
 from alphafair.values import Feedback
 
 AXES = {"scalars": "{}", "arms": "{}, live", "context_scalars": "contexts, {}", "contexts": "contexts, {}, live"}
@@ -61,6 +61,7 @@ MEANINGS = {
     "latest_sum": "the same, with a weight of 0.8 per visit since",
     "latest_count": "the sum of these weights",
     # AlphaFairAdaptive itself
+    "tau": "tau, which says what weight the predictor that learns from others has",
     "squared_rewards": "the sum of squares of all rewards seen",
     "squared_misses": "the sum of squares of rewards minus their predictions",
     "lead": "E, by how much the predictor's scores are estimated to be ahead of the guaranteed learner",
@@ -162,6 +163,13 @@ def of_features() -> list[Entry]:
     return [Entry(name, *OF_FEATURES[name]) for name in FEATURES]
 
 
+def of_others() -> list[Entry]:
+    """What is there once rewards of others were observed, with features too."""
+    layout = AlphaFairAdaptive.algorithm[Feedback.BANDIT].layout.others
+    learned = [entry for entry in entries(AlphaFairAdaptive, layout) if entry.name not in layout.unused]
+    return [entry._replace(name=f"{OTHERS}{entry.name}") for entry in [*learned, *of_features()]]
+
+
 def table(rows: Iterable[Entry]) -> str:
     return "\n".join(["| entry | shape | meaning |", "|---|---|---|", *map(str, rows)])
 
@@ -177,3 +185,9 @@ def of_policies() -> str:
         title = f"## {name}, {which[0]}" if several else f"## {name}"
         parts.append(f"{title}\n\n{table(rows) if rows else 'Nothing else: it learns nothing.'}\n")
     return "\n".join(parts)
+
+
+def block(what: str) -> str:
+    """The tables of `{generated} snapshots of WHAT`."""
+    made = {"features": lambda: table(of_features()), "others": lambda: table(of_others()), "policies": of_policies}
+    return made[what.rpartition(" ")[2]]()

@@ -49,6 +49,8 @@ from typing import Any
 
 import numpy as np
 
+from alphafair.algorithms.adaptive_others import LAYOUT as OTHERS_LAYOUT
+from alphafair.algorithms.adaptive_others import check_others, consult, mix, observe, trust, weigh
 from alphafair.jit import kernel
 from alphafair.math import predictor, two_sides
 from alphafair.math.distributions import draw_arm
@@ -67,16 +69,11 @@ from alphafair.math.log_barrier import level, power_sums
 from alphafair.math.predictor import (
     LEAST_REWARD,
     check_sums,
-    count,
-    fade,
-    learn_features,
-    octave,
     predict,
-    regress,
-    remember,
+    reward_size,
     show_features,
-    solve,
     start_predictor,
+    teach,
 )
 from alphafair.math.two_sides import check_sides, pay_context, start_sides, sum_logs, write_prices
 from alphafair.math.utility import (
@@ -95,6 +92,7 @@ GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
 WELFARE = True  # False in machine code for policies with alpha < 1 and without a second side
 SIDES = True  # False in machine code for policies without a second side
+OTHERS = True  # False in machine code for policies that have not observed decisions of others
 
 KAPPA = 0.005  # the least share of the guaranteed learner
 EXPLORE = 0.3
@@ -107,8 +105,7 @@ MIXING_START = 16.0  # factor of c^2 in Y
 
 S = predictor.SETTINGS
 N = positions(
-    predictor.SCALARS,
-    "squared_rewards",
+    predictor.OF_BANDITS,
     "squared_misses",
     "most_shown",
     "lead",
@@ -150,21 +147,21 @@ def least_propensity(rounds, most_arms):
 
 
 @kernel
-def reward_size(numbers):
-    """Return (mean of r^2)/om, the size of rewards for the predictor; 0 until the first positive reward."""
-    return numbers[N.squared_rewards] / numbers[N.reward_sum] if numbers[N.largest] >= LEAST_REWARD else 0.0
-
-
-@kernel
 def prepare(memory, context):
     """Compute everything before the draw, in scratch."""
     numbers = memory.scalars
     best = score(memory, context, numbers[N.rounds])
     if numbers[N.largest] >= LEAST_REWARD:
-        concentrate(memory, best)
+        concentrate(memory, memory.scratch[T.scores], best)
+        if OTHERS and len(memory.others) > 0:
+            best = consult_others(memory, context)
+            concentrate(memory, memory.others.scratch[T.scores], best)
+            mix(memory)
         guarantee(memory, context)
     else:
         start_equal(memory, context)
+        if OTHERS and len(memory.others) > 0:
+            consult_others(memory, context)
     explore_and_lift(memory)
 
 
@@ -185,6 +182,15 @@ def score(memory, context, rounds):
         best = max(best, scores[i])
     parts[P.peak], parts[P.exploration] = peak, exploration(rounds, n)
     return best
+
+
+@kernel
+def consult_others(memory, context):
+    """Write m_J and v = w m_J of what all decisions taught; return the largest v."""
+    slope = memory.arms[A.slope]
+    if SIDES and memory.settings[S.context_weight] > 0.0:
+        slope = memory.scratch[T2.price]
+    return consult(memory, context, slope)
 
 
 @kernel
@@ -235,9 +241,9 @@ def deviation(numbers):
 
 
 @kernel
-def concentrate(memory, best):
+def concentrate(memory, scores, best):
     """Replace v = w m in `scores`, with maximum `best`, by a."""
-    scores, slope, pending = memory.scratch[T.scores], memory.arms[A.slope], memory.arms[A.pending]
+    slope, pending = memory.arms[A.slope], memory.arms[A.pending]
     if SIDES and memory.settings[S.context_weight] > 0.0:
         slope = memory.scratch[T2.price]
     n, best_slope, all_pending = scores.shape[0], 0.0, 0.0
@@ -443,7 +449,7 @@ def add_roots(memory, context):
 @kernel
 def learn(memory, context, arm, propensity, reward):
     """Update mixture, learner, predictor and accounts; return False for an impossible propensity."""
-    numbers, own, rows = memory.scalars, memory.context_scalars[context], memory.contexts[context]
+    numbers, own = memory.scalars, memory.context_scalars[context]
     least = least_propensity(numbers[N.rounds], memory.settings[S.most_arms])
     if propensity < least_drawn(memory.groups, arm, least) * (1.0 - 1e-9):
         return False
@@ -454,21 +460,14 @@ def learn(memory, context, arm, propensity, reward):
     if numbers[N.largest] >= LEAST_REWARD:
         update_learners(memory, context, arm, propensity, min(reward, numbers[N.largest]))
         own[K.level] = memory.parts[P.new_level]
-        regress(memory, arm, reward)
+        if OTHERS and len(memory.others) > 0:
+            weigh(memory, arm, reward, deviation(numbers))
     missed = reward - memory.scratch[T.predicted, arm]
     numbers[N.squared_misses] += missed * missed
-    numbers[N.squared_rewards] += reward * reward
     numbers[N.rounds] += 1.0
-    count(memory, reward)
-    y = reward - numbers[N.reward_sum] / numbers[N.seen]
-    fade(rows)
-    solve(memory, reward_size(numbers))
-    if FEATURES and memory.settings[S.described] > 0.0:
-        remember(memory.arms, rows, octave(own[K.visits]), arm, y - memory.scratch[T.from_features, arm])
-        learn_features(memory, arm, reward)
-    else:
-        remember(memory.arms, rows, octave(own[K.visits]), arm, y)
-    own[K.visits] += 1.0
+    teach(memory, context, arm, reward)
+    if OTHERS and len(memory.others) > 0:
+        teach(memory.others, context, arm, reward)
     earn_one(memory.groups, memory.arms, A.earned, arm, reward)
     refresh(memory, arm)
     if SIDES and memory.settings[S.sided] > 0.0:
@@ -716,11 +715,11 @@ def check_memory(memory: Any) -> str | None:
     largest, squares = memory.scalars[[N.largest, N.squared_rewards]].tolist()
     if largest * largest > squares * (1.0 + predictor.ROUNDING):
         wrong = wrong or predictor.PART
-    return wrong or check_sums(memory)
+    return wrong or check_sums(memory) or (check_others(memory.others) if memory.others else None)
 
 
 ALGORITHM = Algorithm(
-    Layout(S, N, A, K, C, T, P, only_with_groups="earned"),
+    Layout(S, N, A, K, C, T, P, only_with_groups="earned", others=OTHERS_LAYOUT),
     draw,
     learn,
     start,
@@ -729,6 +728,8 @@ ALGORITHM = Algorithm(
     prepare=prepare,
     expect=expect,
     forgo=forgo,
+    observe=observe,
+    trust=trust,
     show=show_features,
     mask=mask_and_keep_floors,
     accounts="account",
@@ -740,12 +741,12 @@ ALGORITHM = Algorithm(
         least_propensity(memory.scalars[N.rounds], memory.settings[S.most_arms])
     ),
     new_period=new_period,
-    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES"),
+    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES", "OTHERS"),
 )
-ON_WELFARE = replace(ALGORITHM, layout=Layout(S, N1, A, K, C, T, P, only_with_groups="earned"))
+ON_WELFARE = replace(ALGORITHM, layout=replace(ALGORITHM.layout, scalars=N1))
 TWO_SIDED = replace(
     ON_WELFARE,
-    layout=Layout(S, N2, A, K2, C, T2, P2, only_with_groups="earned"),
+    layout=replace(ALGORITHM.layout, scalars=N2, context_scalars=K2, scratch=T2, parts=P2),
     start_contexts=start_two_sided_contexts,
     alpha_changed=change_two_sided,
     new_period=new_two_sided_period,

@@ -12,7 +12,8 @@ For rewards of m of the k shown arms that arrive together, with z and r' as ther
     d = keep [(m/k) <a - Bt, w m> + sum_i (Bt_i - a_i) w_i (m_i - r'_i)/p_i]/W
     L_j -= (m/k) s m' ;   for each of them   L_j[i] += z_i ;   V_j += (B_i z_i)^2
 
-A context ages, and the regression forgets, once per decision, with the first of its rewards. With one arm per decision
+A context ages, and the regression forgets, once per decision, with the first of its rewards. J of `adaptive_others`
+learns from all shown arms as P does, and each of their rewards weighs the two. With one arm per decision
 this is `adaptive_bandit`, which policies then run.
 """
 
@@ -39,11 +40,11 @@ from alphafair.algorithms.adaptive_bandit import (
     forgo,
     peak_for_bound,
     refresh,
-    reward_size,
     score,
     set_distances,
     start_equal,
 )
+from alphafair.algorithms.adaptive_others import consult, mix, weigh
 from alphafair.jit import kernel
 from alphafair.math.capped import bar, capped_barrier, frame, full_count, inclusion
 from alphafair.math.floors import TIE, F, earn_one
@@ -56,6 +57,7 @@ from alphafair.math.predictor import (
     learn_features,
     octave,
     remember,
+    reward_size,
     solve,
 )
 from alphafair.math.slates import draw_slate as draw_from
@@ -63,6 +65,7 @@ from alphafair.math.slates import least_shown
 
 FEATURES = True  # False in machine code for policies without features
 WELFARE = True  # False in machine code for policies with alpha < 1
+OTHERS = True  # False in machine code for policies that have not observed decisions of others
 
 
 @kernel
@@ -72,20 +75,26 @@ def prepare_slate(memory, context, k):
     keep, top, _ = frame(n, k, memory.groups.numbers[F.arm_floor])
     score(memory, context, numbers[N.rounds] + (k - 1.0))
     if numbers[N.largest] >= LEAST_REWARD:
-        concentrate(memory, top)
+        concentrate(memory, memory.scratch[T.scores], top)
+        if OTHERS and len(memory.others) > 0:
+            consult(memory, context, memory.arms[A.slope])
+            concentrate(memory, memory.others.scratch[T.scores], top)
+            mix(memory)
         set_distances(memory, context, max(numbers[N.most_shown], k), keep, top)
         distances, guaranteed = memory.scratch[T.distances], memory.scratch[T.guaranteed]
         start = memory.context_scalars[context, K.level]
         memory.parts[P.new_level] = capped_barrier(distances, top, start, guaranteed)
     else:
         start_equal(memory, context)
+        if OTHERS and len(memory.others) > 0:
+            consult(memory, context, memory.arms[A.slope])
     explore_and_lift(memory)
 
 
 @kernel
-def concentrate(memory, top):
+def concentrate(memory, scores, top):
     """Replace v = w m in `scores` by a."""
-    scores, slope, pending = memory.scratch[T.scores], memory.arms[A.slope], memory.arms[A.pending]
+    slope, pending = memory.arms[A.slope], memory.arms[A.pending]
     limit = bar(scores, min(full_count(top), scores.shape[0]), memory.scratch[T.distances])
     n, best_slope, all_pending, n_above, n_at = scores.shape[0], 0.0, 0.0, 0, 0
     for i in range(n):
@@ -191,12 +200,38 @@ def least_inclusion(memory, k):
 
 
 @kernel
+def teach_slate(memory, context, arms, rewards, first):
+    """Teach a predictor the rewards of some of the arms of a decision, as `teach` does that of one arm."""
+    numbers, own, rows = memory.scalars, memory.context_scalars[context], memory.contexts[context]
+    if numbers[N.largest] >= LEAST_REWARD:
+        if first:
+            forget(numbers)
+        for a in range(arms.shape[0]):
+            add_seen(memory, arms[a], rewards[a])
+    for a in range(arms.shape[0]):
+        numbers[N.squared_rewards] += rewards[a] * rewards[a]
+        count(memory, rewards[a])
+    mean, age = numbers[N.reward_sum] / numbers[N.seen], octave(own[K.visits])
+    if first:
+        fade(rows)
+        own[K.visits] += 1.0
+    solve(memory, reward_size(numbers))
+    for a in range(arms.shape[0]):
+        arm, y = arms[a], rewards[a] - mean
+        if FEATURES and memory.settings[S.described] > 0.0:
+            remember(memory.arms, rows, age, arm, y - memory.scratch[T.from_features, arm])
+            learn_features(memory, arm, rewards[a])
+        else:
+            remember(memory.arms, rows, age, arm, y)
+
+
+@kernel
 def learn_slate(memory, context, k, arms, propensities, rewards, first):
     """Learn from rewards of some of the k arms of a decision, `first` if none of them came before.
 
     Returns False, and changes nothing, for an impossible propensity.
     """
-    numbers, own, rows = memory.scalars, memory.context_scalars[context], memory.contexts[context]
+    numbers, own = memory.scalars, memory.context_scalars[context]
     least, waited = least_inclusion(memory, k), False
     for a in range(arms.shape[0]):
         if propensities[a] < least * (1.0 - 1e-9):
@@ -212,29 +247,17 @@ def learn_slate(memory, context, k, arms, propensities, rewards, first):
     if numbers[N.largest] >= LEAST_REWARD:
         update_learners(memory, context, k, keep, arms, propensities, rewards)
         own[K.level] = memory.parts[P.new_level]
-        if first:
-            forget(numbers)
-        for a in range(arms.shape[0]):
-            add_seen(memory, arms[a], rewards[a])
+        if OTHERS and len(memory.others) > 0:
+            sigma = deviation(numbers)
+            for a in range(arms.shape[0]):
+                weigh(memory, arms[a], rewards[a], sigma)
     for a in range(arms.shape[0]):
         missed = rewards[a] - memory.scratch[T.predicted, arms[a]]
         numbers[N.squared_misses] += missed * missed
-        numbers[N.squared_rewards] += rewards[a] * rewards[a]
-    for a in range(arms.shape[0]):
         numbers[N.rounds] += 1.0
-        count(memory, rewards[a])
-    mean, age = numbers[N.reward_sum] / numbers[N.seen], octave(own[K.visits])
-    if first:
-        fade(rows)
-        own[K.visits] += 1.0
-    solve(memory, reward_size(numbers))
-    for a in range(arms.shape[0]):
-        arm, y = arms[a], rewards[a] - mean
-        if FEATURES and memory.settings[S.described] > 0.0:
-            remember(memory.arms, rows, age, arm, y - memory.scratch[T.from_features, arm])
-            learn_features(memory, arm, rewards[a])
-        else:
-            remember(memory.arms, rows, age, arm, y)
+    teach_slate(memory, context, arms, rewards, first)
+    if OTHERS and len(memory.others) > 0:
+        teach_slate(memory.others, context, arms, rewards, first)
     for a in range(arms.shape[0]):
         earn_one(memory.groups, memory.arms, A.earned, arms[a], rewards[a])
         refresh(memory, arms[a])

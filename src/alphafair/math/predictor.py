@@ -40,6 +40,7 @@ OWN_PREDICTORS, PREDICTORS, OCTAVES = 5, 6, 8
 # most_arms: including retired ones; described: rounds have features; fits: `least_squares` learns from them
 SETTINGS = positions(OF_SIDES, "most_arms", "described", "fits", "features_of_arms")
 SCALARS = positions("gram[21]", "moment[6]", "coefficients[6]", "reward_sum", "seen", "largest", "rounds")
+OF_BANDITS = positions(SCALARS, "squared_rewards")  # the scalars that `teach` needs
 ARMS = positions(ACCOUNT, "arm_sum", "arm_count", "age_sum[8]", "age_count[8]")
 CONTEXT_SCALARS = positions("visits")
 CONTEXTS = positions("long_sum", "long_count", "recent_sum", "recent_count", "latest_sum", "latest_count")
@@ -289,3 +290,31 @@ def remember(arms, rows, age, arm, y):
     arms[ARMS.arm_count, arm] += 1.0
     arms[ARMS.age_sum + age, arm] += y
     arms[ARMS.age_count + age, arm] += 1.0
+
+
+@kernel
+def reward_size(numbers):
+    """Return (mean of r^2)/om, the size of rewards that are seen one at a time; 0 until the first positive one."""
+    if numbers[SCALARS.largest] < LEAST_REWARD:
+        return 0.0
+    return numbers[OF_BANDITS.squared_rewards] / numbers[SCALARS.reward_sum]
+
+
+@kernel
+def teach(memory, context, arm, reward):
+    """Learn the reward of one arm, with the columns that `predict` has written for this context."""
+    numbers, rows = memory.scalars, memory.contexts[context]
+    if numbers[SCALARS.largest] >= LEAST_REWARD:
+        regress(memory, arm, reward)
+    numbers[OF_BANDITS.squared_rewards] += reward * reward
+    count(memory, reward)
+    y = reward - numbers[SCALARS.reward_sum] / numbers[SCALARS.seen]
+    fade(rows)
+    solve(memory, reward_size(numbers))
+    age = octave(memory.context_scalars[context, CONTEXT_SCALARS.visits])
+    if FEATURES and memory.settings[SETTINGS.described] > 0.0:
+        remember(memory.arms, rows, age, arm, y - memory.scratch[SCRATCH.from_features, arm])
+        learn_features(memory, arm, reward)
+    else:
+        remember(memory.arms, rows, age, arm, y)
+    memory.context_scalars[context, CONTEXT_SCALARS.visits] += 1.0

@@ -122,7 +122,7 @@ def expected_welfare_budget(policy: Policy) -> float:
     With w_i = R_i^-alpha at the end of the run, E[sum_i w_i R*_i] <= E[this number] over the draws of the policy, for
     every fixed policy: this is n + sum_i ln_alpha R_i + the `expected_surrogate_regret_bound`. At alpha = 1 it gives
     E[ln(W*/W)] <= ln(E[this]/n): average it over seeds before taking the logarithm. It is not a certificate of one run.
-    With a context weight and fixed weights of contexts it is 1 + ln W_2 + the bound, and E[ln(W_2*/W_2)] <= ln(E[this]).
+    With a context weight and fixed weights it is 1 + ln W_2 + the bound, and E[ln(W_2*/W_2)] <= ln(E[this]).
 
     >>> from alphafair import AlphaFairAdaptive, simulate, streams
     >>> policy = AlphaFairAdaptive(3, 4, alpha=0.5)

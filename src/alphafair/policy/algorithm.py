@@ -46,7 +46,8 @@ class Algorithm:
     prepare: Kernel | None = None  # (memory, context): recompute what `draw` leaves in scratch for `learn`
     expect: Kernel | None = None  # (memory, context, arm): a reward will come later
     forgo: Kernel | None = None  # (memory, context, arm): it will never come
-    observe: Kernel | None = None  # (memory, context, arm, reward): learn from a decision of somebody else
+    observe: Kernel | None = None  # (memory, context, arm, reward): a decision of somebody else; see `Layout.others`
+    trust: Callable[[Memory], float] | None = None  # the weight of what was learned from others too
     show: Kernel | None = None  # (memory, features, t): set the features of round t; return whether they changed
     mask: Kernel | None = (
         None  # (memory, probabilities, available, uniform): in place, then as `draw`; default: renormalize

@@ -1,7 +1,8 @@
 """Snapshots, copies and logs of a policy: what was learned as a `State`, and read again.
 
-`snapshot`, `build` and `restored` turn a policy into a `State` and back, `take_over` continues as a copy, and `follow`
-repeats the steps of a log. The functions below them read a `State` and check it.
+`snapshot`, `build` and `restored` turn a policy into a `State` and back, `take_over` continues as a copy, `follow`
+repeats the steps of a log, and `observe_log` learns from one of somebody else. The functions below them read a `State`
+and check it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 from alphafair import validate
 from alphafair.errors import InvalidArgument, shown
 from alphafair.groups import Groups
-from alphafair.policy.loops import LogSteps
-from alphafair.policy.memory import ALWAYS, DAMAGED, OF_PERIODS, LearnedState, copies
+from alphafair.policy.arguments import fits, matching_features
+from alphafair.policy.loops import OBSERVE, LogSteps
+from alphafair.policy.memory import ALWAYS, DAMAGED, OF_PERIODS, OTHERS, LearnedState, copies
 from alphafair.policy.random_numbers import RandomNumbers
-from alphafair.values import State
+from alphafair.values import Log, State
 
 if TYPE_CHECKING:
     from alphafair.policy.base import BasePolicy
@@ -82,6 +84,8 @@ def restored(policy: BasePolicy, state: State) -> Any:
             raise InvalidArgument(f"state.settings[{key!r}]", repr(wanted), state.settings.get(key), repair)
     made = build(type(policy), n_contexts, live, expected, None)
     read(made._learned, state)
+    if made._learned.memory.others:
+        made._make_stepper()
     made._random_numbers = RandomNumbers.at(state.rng)
     made._check()
     return made
@@ -97,13 +101,40 @@ def take_over(policy: BasePolicy, other: BasePolicy) -> None:
 def follow(policy: BasePolicy, log: LogSteps, *, all_or_nothing: bool = False) -> None:
     """Repeat the steps of a log. An invalid propensity raises; what was learned before it stays, or goes too."""
     with policy._lock:
-        stepper = policy.stepper
-        before = stepper.learned.copied_arrays() if all_or_nothing else None
-        refused = stepper.fold(log)
+        before = policy._learned.copied_arrays() if all_or_nothing else None
+        refused = _fold(policy, log)
         if refused >= 0:
             if before is not None:
-                stepper.learned.put_back(before)
-            raise stepper.impossible(int(log.contexts[refused]), float(log.propensities[refused]), refused)
+                policy._learned.put_back(before)
+            raise policy.stepper.impossible(int(log.contexts[refused]), float(log.propensities[refused]), refused)
+
+
+def observe_log(policy: BasePolicy, log: Log) -> bool:
+    """Learn from every row of a log as from a decision of somebody else; return whether anything was learned."""
+    if not isinstance(log, Log):
+        raise InvalidArgument("log", "a Log", log, "Construct an alphafair.Log.")
+    fits(policy, "log", log.n_contexts, log.n_arms)
+    rewards = validate.learnable(log.rewards, policy._reward_range)
+    features = matching_features(policy, "log", log.features, log.n_arms)
+    learns = policy.learns_from_others and bool(policy._learned.live[log.arms].any())
+    if learns:
+        steps = LogSteps.learning(log.contexts, log.arms, log.propensities, rewards, features)
+        follow(policy, steps._replace(steps=np.full_like(steps.steps, OBSERVE)))
+    return learns
+
+
+def _fold(policy: BasePolicy, log: LogSteps) -> int:
+    """Take the steps of a log; return the first one that was refused, or -1."""
+    learned, first = policy._learned, len(log.steps)
+    if policy.learns_from_others and not learned.memory.others:
+        observed = np.flatnonzero((log.steps == OBSERVE) & learned.live[log.arms])
+        first = int(observed[0]) if len(observed) else first
+    refused = policy.stepper.fold(log.part(slice(None, first)))
+    if refused >= 0 or first == len(log.steps):
+        return refused
+    policy._begin_others()
+    refused = policy.stepper.fold(log.part(slice(first, None)))
+    return refused if refused < 0 else first + refused
 
 
 # arrays of a State
@@ -125,7 +156,9 @@ def arrays(learned: LearnedState) -> dict[str, NDArray[Any]]:
 
 def names(learned: LearnedState, given: Collection[str]) -> set[str]:
     """Return the names of the arrays in a snapshot, of which `given` are there."""
-    expected = {*learned.named(), *ALWAYS}
+    expected = {name for name in learned.named() if not name.startswith(OTHERS)} | {*ALWAYS}
+    if learned.layout.others is not None and has_others(given):
+        expected |= {f"{OTHERS}{name}" for name in learned.layout.others.names(expected)}
     expected |= {*OF_PERIODS} if "period" in given else set()
     if len(learned.group_accounts):
         expected |= {"group_accounts"} | ({"group_entry"} & {*given})
@@ -138,14 +171,27 @@ def check_names(learned: LearnedState, state: State, n_contexts: int) -> None:
     if {*state.arrays} != expected:
         repair = "It is damaged, or belongs to other settings: try alphafair.load_policy(state)."
         raise InvalidArgument("state.arrays", f"named {sorted(expected)}", sorted(state.arrays), repair)
-    for name in (*learned.layout.context_scalars._fields, *learned.layout.contexts._fields):
+    layout = learned.layout
+    per_context = [*layout.context_scalars._fields, *layout.contexts._fields]
+    if layout.others is not None and has_others(expected):
+        per_context += [
+            f"{OTHERS}{name}" for name in (*layout.others.context_scalars._fields, *layout.others.contexts._fields)
+        ]
+    for name in per_context:
         if np.shape(state.arrays[name])[:1] != (n_contexts,):
             got = f"shape {np.shape(state.arrays[name])}"
             raise InvalidArgument(f"state.arrays[{name!r}]", f"of {shown(n_contexts)} contexts", got, DAMAGED)
 
 
+def has_others(given: Collection[str]) -> bool:
+    """Whether the arrays of a snapshot have what was learned from others."""
+    return any(name.startswith(OTHERS) for name in given)
+
+
 def read(learned: LearnedState, state: State) -> None:
     """Read the arrays of a State; their shapes must match."""
+    if has_others(state.arrays):
+        learned.begin_others()
     for name, cells in learned.named().items():
         cells[...] = array_of(state, name, np.float64, cells.shape)
         if not np.isfinite(cells).all() and name not in learned.layout.may_be_infinite:

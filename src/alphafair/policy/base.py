@@ -33,6 +33,7 @@ from alphafair.values import (
     ChosenDecision,
     Decision,
     Feedback,
+    Log,
     Policy,
     SlateDecision,
     State,
@@ -299,7 +300,7 @@ class BasePolicy(Policy):
         kind, groups = type(self), self.groups
         plain = groups is None or groups.is_default
         known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
-        known["SIDES"] = self._sided()
+        known |= {"SIDES": self._sided(), "OTHERS": bool(self._learned.memory.others)}
         flags = {name: known[name] for name in self._learned.algorithm.flags if name in known}
         kernels = jit.Kernels.needed(self.name, self.feedback.value, flags)
         ours = kind.__module__.startswith("alphafair.")
@@ -582,9 +583,42 @@ class BasePolicy(Policy):
             context = validate.context(context, self.n_contexts)
             arm = validate.integer("arm", arm, low=0, high=self.n_arms - 1)
             reward = validate.reward(reward, *self._reward_range)
+            shown = None
             if features is not None or self.n_features:
-                validate.features(features, self.feature_shape)
-        return False
+                shown = validate.features(features, self.feature_shape)
+            learned = self._learned
+            column = learned.column(arm)
+            if column < 0 or not self.learns_from_others:
+                return False
+            if not learned.memory.others:
+                self._begin_others()
+            if shown is not None:
+                self.stepper.show(shown)
+            learned.version += 1
+            self.stepper.observe(learned.memory, context, column, reward)
+            return True
+
+    def observe_log(self, log: Log) -> bool:
+        """Learn from every row of a log of somebody else, in its order; return whether anything was learned.
+
+        One call of `observe` per row, and compiled: what a log says is believed as far as it predicts the policy's own
+        rewards, so a wrong one does little harm. `alphafair.evaluation.warm_start` believes every row. Propensities and
+        available arms play no part; a decision that showed several arms counts as one row per arm.
+        """
+        with self._lock:
+            return archive.observe_log(self, log)
+
+    def _begin_others(self) -> None:
+        """Make the predictor that learns from decisions of others too, and run kernels with it from now on."""
+        self._learned.begin_others()
+        self._make_stepper()
+
+    @property
+    def trust(self) -> float | None:  # type: ignore[override]
+        """The weight, at most 0.97, of predictions that count decisions of others too; None before the first."""
+        with self._lock:
+            algorithm, memory = self._learned.algorithm, self._learned.memory
+            return float(algorithm.trust(memory)) if memory.others and algorithm.trust is not None else None
 
     # changes while it runs
 

@@ -109,6 +109,13 @@ class LogSteps(NamedTuple):
         no_masks = np.empty((0, 0), dtype=np.bool_)
         return cls(steps, contexts, arms, propensities, rewards, features, no_mask, no_masks, np.zeros(n))
 
+    def part(self, which: slice) -> Self:
+        """Return some of the steps; what is written to `drawn` is written to its array."""
+        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in PER_STEP}
+        if self.features is not None and len(self.features):
+            columns["features"] = self.features[which]
+        return self._replace(**columns)
+
 
 PER_STEP = ("steps", "contexts", "arms", "propensities", "rewards", "mask_of", "drawn")  # of `LogSteps`
 

@@ -6,14 +6,14 @@ that one policy has learned, the accounts of retired arms included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.math.floors import GroupMemory, no_groups
+from alphafair.math.floors import no_groups
 from alphafair.math.least_squares import LEARNED, PER_ARM, feature_memory
 from alphafair.math.two_sides import add_late
 from alphafair.values.arrays import Matrix, Vector, positions
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 DAMAGED = "The snapshot is damaged."
 NOTHING = positions()
 FEATURES = tuple(f"feature_{name}" for name in LEARNED)  # in snapshots of policies with features
+OTHERS = "others_"  # before the names of `Memory.others`, in snapshots of policies that have observed others
 ALWAYS = ("live", "retired_accounts", "entry_accounts")  # in every snapshot, besides the names of the layout
 OF_PERIODS = ("period", "closed_rewards")  # in snapshots after the first period
 
 
 class Memory(NamedTuple):
-    """The argument of kernels. The layout of the algorithm names the cells of all fields but the last two.
+    """The argument of kernels. The layout of the algorithm names the cells of all fields but the last three.
 
     `scalars`, `arms[name, arm]`, `context_scalars[context, name]`, `contexts[context, name, arm]` and parts of
     `features` are learned. `settings` are the settings of the policy as numbers. `scratch[name, arm]` and `parts` are
@@ -45,13 +46,17 @@ class Memory(NamedTuple):
     contexts: Any
     scratch: Any
     parts: Any
-    groups: GroupMemory
+    groups: Any  # a `floors.GroupMemory`
     features: Any = ()  # a `least_squares.FeatureMemory`, for algorithms that can use features
+    others: Any = ()  # a `Memory` without groups, once decisions of others were observed: what all of them taught
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of the cells of an algorithm's memory, each made with `positions`; no name occurs twice."""
+    """The names of the cells of an algorithm's memory, each made with `positions`; no name occurs twice.
+
+    `others` is the layout of `Memory.others`, whose cells begin as copies of those with the same name.
+    """
 
     settings: Any = NOTHING
     scalars: Any = NOTHING
@@ -62,6 +67,8 @@ class Layout:
     parts: Any = NOTHING
     only_with_groups: str | None = None  # the last row of `arms`, present with groups or entitlements
     may_be_infinite: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # of its cells
+    others: Layout | None = None
 
     def __post_init__(self) -> None:
         learned = [
@@ -70,6 +77,7 @@ class Layout:
         reserved = {*ALWAYS, *OF_PERIODS, *FEATURES, "group_accounts", "group_entry"}
         twice = {name for name in learned if learned.count(name) > 1} | {*learned} & reserved
         assert not twice, f"repeated names: {sorted(twice)}"
+        assert not any(name.startswith(OTHERS) for name in learned), f"names that start with {OTHERS}"
 
     def blank(self, n_contexts: int, n_arms: int, *, pooled: bool = False, features: Any = ()) -> Memory:
         """Allocate a memory of zeros."""
@@ -86,6 +94,11 @@ class Layout:
             features,
         )
 
+    def names(self, features: Collection[str]) -> set[str]:
+        """Return the names of `named`, with those of features that are among `features`."""
+        parts = (self.scalars, self.arms, self.context_scalars, self.contexts)
+        return {*(name for part in parts for name in part._fields), *({*FEATURES} & {*features})} - {*self.unused}
+
     def named(self, memory: Memory) -> dict[str, NDArray[Any]]:
         """Return views of everything learned, by name."""
         found: dict[str, NDArray[Any]] = {}
@@ -97,13 +110,25 @@ class Layout:
         ):
             for name, start in zip(names._fields, names, strict=True):
                 width = names.widths[name]
-                if start < cells.shape[axis]:
+                if start < cells.shape[axis] and name not in self.unused:
                     place: Any = start if width == 1 else slice(start, start + width)
                     found[name] = cells[(slice(None),) * axis + (place, ...)]
         if memory.features:
             learned = {f"feature_{name}": getattr(memory.features, name) for name in LEARNED}
             found |= learned if len(memory.features.theta) else {}
+        if memory.others and self.others is not None:
+            found |= {f"{OTHERS}{name}": cells for name, cells in self.others.named(memory.others).items()}
         return found
+
+
+def linked(memory: Memory) -> Memory:
+    """Return a memory whose `others` see its settings and the features of its round."""
+    if not memory.others:
+        return memory
+    features = memory.others.features
+    if features:
+        features = features._replace(z=memory.features.z)
+    return memory._replace(others=memory.others._replace(settings=memory.settings, features=features))
 
 
 def settings_vector(names: Any, values: Mapping[str, Any]) -> Vector:
@@ -147,7 +172,7 @@ class LearnedState:
             groups.live_groups = groups.groups.among(self.live_arms)
         self.accounts_in = self._accounts_row
         self.memory = self.blank(n_contexts, settings, n_ever=len(live))
-        self._storage = self.memory.context_scalars, self.memory.contexts
+        self._storage = storage_of(self.memory)
         self.retired_accounts = self._retired_storage = np.zeros((len(self.accounts), len(live)))
         self.retired_accounts[:, ~live] = 1.0
         self.entry_accounts = self._entry_storage = np.ones((len(self.accounts), len(live)))
@@ -178,7 +203,24 @@ class LearnedState:
     def with_settings(self, memory: Memory, settings: Mapping[str, Any], n_ever: int) -> Memory:
         """Return a memory with these settings, and the groups of the live arms."""
         groups = memory.groups if self.groups is None else self.groups.memory(n_ever)
-        return memory._replace(settings=settings_vector(self.layout.settings, settings), groups=groups)
+        return linked(memory._replace(settings=settings_vector(self.layout.settings, settings), groups=groups))
+
+    def begin_others(self) -> None:
+        """Make `memory.others`, as a copy of what own decisions have taught so far."""
+        layout = self.layout.others
+        assert layout is not None
+        features = self.memory.features
+        if features:
+            copied = {name: getattr(features, name).copy() for name in (*LEARNED, "lower")}
+            features = features._replace(**copied)
+        others = layout.blank(len(self.memory.contexts), len(self.live_arms), features=features)._replace(groups=())
+        known = self.named()
+        for name, cells in layout.named(others).items():
+            if name in known:
+                cells[...] = known[name]
+        self.memory = linked(self.memory._replace(others=others))
+        self._storage = storage_of(self.memory)
+        self.version += 1
 
     @property
     def pooled(self) -> bool:
@@ -239,7 +281,8 @@ class LearnedState:
     def bytes_per_context(self) -> int:
         """The size of the memory of one context."""
         n_accounts = 2 * self.n_arms if self.accounts_per_context else 0
-        cells = int(np.prod(self.memory.contexts.shape[1:])) + self.memory.context_scalars.shape[1]
+        parts = [self.memory, *([self.memory.others] if self.memory.others else [])]
+        cells = sum(int(np.prod(part.contexts.shape[1:])) + part.context_scalars.shape[1] for part in parts)
         return 8 * int(cells + n_accounts)
 
     def named(self) -> dict[str, NDArray[Any]]:
@@ -250,9 +293,11 @@ class LearnedState:
 
     def add_contexts(self, first: Memory, n_contexts: int) -> None:
         """Extend to `n_contexts`, copying the only context of `first`; a MemoryError leaves everything unchanged."""
-        scalars, rows = self._storage
-        grown_scalars = more_rows(scalars, self.memory.context_scalars, n_contexts, first.context_scalars[0])
-        grown_rows = more_rows(rows, self.memory.contexts, n_contexts, first.contexts[0])
+        others, of_others = self.memory.others, self._storage.others
+        storage, memory = more_contexts(self._storage, self.memory, first, n_contexts)
+        if others and self.layout.others is not None:
+            blank = self.layout.others.blank(1, len(self.live_arms))
+            of_others, others = more_contexts(of_others, others, blank, n_contexts)
         retired, entry = (self._retired_storage, self.retired_accounts), (self._entry_storage, self.entry_accounts)
         closed = (self._closed_storage, self.closed_rewards)
         if self.accounts_per_context:
@@ -260,8 +305,7 @@ class LearnedState:
             retired = more_rows(*retired, n_contexts, untouched)
             entry = more_rows(*entry, n_contexts, np.ones(self.n_arms))
             closed = more_rows(*closed, n_contexts, np.zeros(self.n_arms))
-        self._storage = grown_scalars[0], grown_rows[0]
-        self.memory = self.memory._replace(context_scalars=grown_scalars[1], contexts=grown_rows[1])
+        self._storage, self.memory = storage._replace(others=of_others), memory._replace(others=others)
         self._retired_storage, self.retired_accounts = retired
         self._entry_storage, self.entry_accounts = entry
         self._closed_storage, self.closed_rewards = closed
@@ -279,22 +323,28 @@ class LearnedState:
         self.live_arms = np.concatenate([self.live_arms[kept], arrived])
         self.live = np.isin(np.arange(self.n_arms), self.live_arms)
         self.all_live = bool(self.live.all())
-        memory = self.memory
+        memory = self._with_arms(self.memory, kept, n_new)
+        if memory.others:
+            memory = memory._replace(others=self._with_arms(memory.others, kept, n_new))
+        self.memory = linked(memory)
+        self._storage = storage_of(self.memory)
+        self.version += 1
+
+    def _with_arms(self, memory: Memory, kept: NDArray[np.int64], n_new: int) -> Memory:
+        """Return a memory with the columns `kept`, followed by `n_new` columns of zeros."""
         features = memory.features
         if features and self.features_of_arms:
-            z = np.zeros((len(features.z), len(self.live_arms)))
+            z = np.zeros((len(features.z), len(kept) + n_new))
             z[:1] = 1.0
             features = features._replace(z=z)
         elif features:
             features = features._replace(**{name: _columns(getattr(features, name), kept, n_new) for name in PER_ARM})
-        self.memory = memory._replace(
+        return memory._replace(
             arms=_columns(memory.arms, kept, n_new),
             contexts=_columns(memory.contexts, kept, n_new),
-            scratch=np.zeros((len(memory.scratch), len(self.live_arms))),
+            scratch=np.zeros((len(memory.scratch), len(kept) + n_new)),
             features=features,
         )
-        self._storage = self.memory.context_scalars, self.memory.contexts
-        self.version += 1
 
     def pool_accounts(self) -> None:
         """Add or drop the row of the arms' own rewards, after groups came or went."""
@@ -325,12 +375,12 @@ class LearnedState:
 
     def change_algorithm(self, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
         """Move to the blank memory of another algorithm; what both layouts name is kept."""
-        before, n_contexts = self.named(), len(self.memory.contexts)
+        before, others, n_contexts = self.named(), self.memory.others, len(self.memory.contexts)
         self.algorithm = algorithm
         if self.groups is not None:
             self.groups.algorithm = algorithm
-        self.memory = self.blank(n_contexts, settings, self.n_arms)
-        self._storage = self.memory.context_scalars, self.memory.contexts
+        self.memory = linked(self.blank(n_contexts, settings, self.n_arms)._replace(others=others))
+        self._storage = storage_of(self.memory)
         for name, cells in self.named().items():
             if name in before:
                 cells[...] = before[name]
@@ -396,7 +446,7 @@ class LearnedState:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._storage = self.memory.context_scalars, self.memory.contexts
+        self._storage = storage_of(self.memory)
         self._retired_storage, self._entry_storage = self.retired_accounts, self.entry_accounts
         self._closed_storage = self.closed_rewards
 
@@ -421,6 +471,27 @@ def _columns(cells: NDArray[Any], kept: NDArray[np.int64], n_new: int) -> NDArra
     changed = np.zeros((*cells.shape[:-1], len(kept) + n_new))  # in C order, which machine code relies on
     changed[..., : len(kept)] = cells[..., kept]
     return changed
+
+
+class Storage(NamedTuple):
+    """Arrays with spare rows, of which those of a memory that have a row per context are the first rows."""
+
+    context_scalars: Any
+    contexts: Any
+    others: Any = ()  # the same of `Memory.others`
+
+
+def storage_of(memory: Memory) -> Storage:
+    """Return the arrays of a memory, without spare rows."""
+    others = storage_of(memory.others) if memory.others else ()
+    return Storage(memory.context_scalars, memory.contexts, others)
+
+
+def more_contexts(storage: Storage, memory: Memory, first: Memory, n_contexts: int) -> tuple[Storage, Memory]:
+    """Extend a memory to `n_contexts`, copying the only context of `first`, but not its `others`."""
+    scalars = more_rows(storage.context_scalars, memory.context_scalars, n_contexts, first.context_scalars[0])
+    rows = more_rows(storage.contexts, memory.contexts, n_contexts, first.contexts[0])
+    return Storage(scalars[0], rows[0]), memory._replace(context_scalars=scalars[1], contexts=rows[1])
 
 
 def more_rows(storage: Matrix, rows: Matrix, n_rows: int, first: NDArray[Any]) -> tuple[Matrix, Matrix]:

@@ -18,7 +18,7 @@ from alphafair import jit
 from alphafair.errors import InvalidArgument
 from alphafair.math.distributions import all_within, is_distribution, mask_alone
 from alphafair.math.slates import SHOWN, mask_slate
-from alphafair.policy.loops import LEARN, PER_STEP, LogSteps, loop
+from alphafair.policy.loops import LEARN, LogSteps, loop
 from alphafair.policy.memory import LearnedState
 from alphafair.policy.slate_loops import slate_loop
 from alphafair.values import Feedback
@@ -30,9 +30,9 @@ MOST_ROUNDS = 1 << 16  # per call: progress bars and other threads get their tur
 class Stepper:
     """Steps on `learned`; arms are columns, the live ones, except in `draw_among` and in logs.
 
-    `draw`, `mask`, `prepare`, `learn`, `expect` and `forgo` run the kernels of the algorithm. They are interpreted;
-    machine code replaces them in the instance, and must then get arguments of exactly the same types, which are not
-    checked. Who writes to memory with them raises `learned.version`.
+    `draw`, `mask`, `prepare`, `learn`, `expect`, `forgo` and `observe` run the kernels of the algorithm. They are
+    interpreted; machine code replaces them in the instance, and must then get arguments of exactly the same types,
+    which are not checked. Who writes to memory with them raises `learned.version`.
 
     What `draw` leaves in scratch serves `learn`, as long as the context is `drawn` and `learned` has the version
     `drawn_at`; else `prepare` comes first.
@@ -100,6 +100,9 @@ class Stepper:
     def forgo(self, *arguments: Any) -> None:
         if self.algorithm.forgo is not None:
             self._call("forgo", self.algorithm.forgo, 0.0, arguments, **self.flags)
+
+    def observe(self, *arguments: Any) -> None:
+        self._call("observe", self.algorithm.observe, 0.5, arguments, **self.flags)
 
     def draw_slate(self, *arguments: Any) -> int:
         return int(self._run(self.slate_bundle, "draw_slate", self.algorithm.draw_slate, 0.5, arguments, **self.flags))
@@ -266,6 +269,7 @@ class Stepper:
         """Return the kernels of single steps that are machine code by now, as they were compiled."""
         own = {"draw": self.algorithm.draw, "learn": self.algorithm.learn, "mask": self.algorithm.mask or mask_alone}
         own |= {"prepare": self.algorithm.prepare, "expect": self.algorithm.expect, "forgo": self.algorithm.forgo}
+        own |= {"observe": self.algorithm.observe}
         own |= {"draw_slate": self.algorithm.draw_slate, "learn_slate": self.algorithm.learn_slate}
         own |= {"prepare_slate": self.algorithm.prepare_slate, "mask_slate": mask_slate}
         return {name: jit.compiled(kernel, **self.flags) for name, kernel in own.items() if name in vars(self)}
@@ -355,9 +359,7 @@ class Stepper:
         fold = loop("fold", "bandit", self.algorithm, False)
         out = np.empty(len(self.learned.live_arms))
         for start, stop in self._calls(len(steps.steps)):
-            some = steps._replace(**{name: getattr(steps, name)[start:stop] for name in PER_STEP})
-            if len(steps.features):
-                some = some._replace(features=steps.features[start:stop])
+            some = steps.part(slice(start, stop))
             refused = int(self._play(fold, stop - start, self.learned.memory, some, out))
             if refused >= 0:
                 return start + refused
