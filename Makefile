@@ -100,13 +100,14 @@ $(VENV)/installed-%: pyproject.toml client/pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable ./client
 	touch $@
 
-# What generates clients from OpenAPI, for a test: apart, because it needs an older typer than the command line has.
+# What generates clients from OpenAPI, for a test: apart, because it needs an older typer than the command line has; and
+# OpenTelemetry, which the service and the clients use where it is installed.
 GENERATORS := $(VENV)/generators
 
 $(VENV)/installed-generators: | $(VENV)/bin/python
 	$(PYTHON) -m venv $(GENERATORS)
 	$(GENERATORS)/bin/python -m pip install --disable-pip-version-check --quiet \
-		datamodel-code-generator==0.89.0 openapi-python-client==0.29.1
+		datamodel-code-generator==0.89.0 openapi-python-client==0.29.1 opentelemetry-sdk==1.30.0
 	if command -v npm > /dev/null; then npm install --prefix $(GENERATORS) --ignore-scripts --no-audit --no-fund --silent \
 		openapi-typescript@7.13.0 typescript@5.9.3; fi
 	touch $@

@@ -273,6 +273,45 @@ export interface RewardItem {
   error?: Problem | null;
 }
 
+/** Decisions of others, recorded in this order. */
+export interface ObservationBatch {
+  items: ObservationRequest[];
+}
+
+/** A decision that somebody else made. */
+export interface ObservationRequest {
+  /** Who or what it was for. */
+  context: string;
+  /** The arm that was shown. */
+  arm: string;
+  /** Your own id: the same id again returns the same decision. */
+  id?: string | null;
+  /** Its reward. Left out: it may be sent later. */
+  reward?: number | null;
+  /** The probability of the arm, if the source knows it. */
+  propensity?: number | null;
+  /** Who decided: at most eight in an experiment. */
+  source?: string;
+  /** Features of the decision. */
+  features?: Record<string, unknown> | null;
+  /** Whom it was made for. Default: the context. */
+  unit?: string | null;
+  /** The id of a decision that was not carried out because of this one. */
+  instead_of?: string | null;
+}
+
+/** One answer per item, in order. */
+export interface ObservationAnswers {
+  items: ObservationItem[];
+}
+
+/** The id of the decision with an outcome, an error, or both. */
+export interface ObservationItem {
+  id?: string | null;
+  outcome?: "conflict" | "expired" | "recorded" | "repeated" | "rolled_back" | null;
+  error?: Problem | null;
+}
+
 /** A key to create: its role, its owner, and optional limits. */
 export interface NewKey {
   role: "admin" | "log" | "metrics" | "read" | "write";
@@ -394,6 +433,8 @@ export class Client {
   decideMany(name: string, body: DecisionBatch, options?: CallOptions): Promise<DecisionAnswers>;
   /** Report up to 1,000 rewards: one answer per item, in order. */
   rewardMany(name: string, body: RewardBatch, options?: CallOptions): Promise<RewardAnswers>;
+  /** Record up to 1,000 decisions that others made, with or without rewards: one answer per item, in order. */
+  observeMany(name: string, body: ObservationBatch, options?: CallOptions): Promise<ObservationAnswers>;
   /** Create a key. Only this answer shows it. The first one must be an admin key without limits. */
   createKey(body: NewKey, options?: CallOptions): Promise<CreatedKey>;
   /** List all keys without their secrets. */

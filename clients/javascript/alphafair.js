@@ -323,6 +323,7 @@ const STATUSES = {
   "arm_exists": 409,
   "paused": 409,
   "too_many_contexts": 409,
+  "too_many_sources": 409,
   "id_taken": 409,
   "not_activated": 409,
   "conflict_decision": 409,
@@ -344,6 +345,7 @@ const ENDPOINTS = {
   activate: { method: "POST", path: "/v1/experiments/{name}/activations", repeatable: true, queued: "activation" },
   decideMany: { method: "POST", path: "/v1/experiments/{name}/decisions/batch", repeatable: true },
   rewardMany: { method: "POST", path: "/v1/experiments/{name}/rewards/batch", repeatable: true },
+  observeMany: { method: "POST", path: "/v1/experiments/{name}/observations", repeatable: true },
   createKey: { method: "POST", path: "/v1/keys", repeatable: false },
   listKeys: { method: "GET", path: "/v1/keys", repeatable: true },
   rotateKey: { method: "POST", path: "/v1/keys/{id}/rotations", repeatable: false },
@@ -414,6 +416,11 @@ export class Client extends Calls {
   /** Report up to 1,000 rewards: one answer per item, in order. */
   rewardMany(name, body, options) {
     return this._call(ENDPOINTS.rewardMany, { name }, { ...options, body });
+  }
+
+  /** Record up to 1,000 decisions that others made, with or without rewards: one answer per item, in order. */
+  observeMany(name, body, options) {
+    return this._batch(ENDPOINTS.observeMany, { name }, { ...options, body });
   }
 
   /** Create a key. Only this answer shows it. The first one must be an admin key without limits. */

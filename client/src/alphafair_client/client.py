@@ -35,7 +35,7 @@ from typing import (
 )
 from urllib.parse import quote
 
-from alphafair_client import api, checks, sending
+from alphafair_client import api, checks, sending, tracing
 from alphafair_client.answers import InvalidArgument, NewTerms, Outcome, Receipt, ServiceError, SlateReceipt
 from alphafair_client.api import (
     ChangeItem,
@@ -388,7 +388,8 @@ def _blocking(call: Callable[Concatenate[Any, P], Call[Result]]) -> Callable[Con
 
     @functools.wraps(call)
     def run(self: Client, /, *arguments: P.args, **options: P.kwargs) -> Result:
-        return self._run(call(self, *arguments, **options))
+        with tracing.span(call.__name__):
+            return self._run(call(self, *arguments, **options))
 
     run.__signature__ = _signature(call)  # type: ignore[attr-defined]
     return run
@@ -401,7 +402,8 @@ def _awaited(
 
     @functools.wraps(call)
     async def run(self: AsyncClient, /, *arguments: P.args, **options: P.kwargs) -> Result:
-        return await self._run(call(self, *arguments, **options))
+        with tracing.span(call.__name__):
+            return await self._run(call(self, *arguments, **options))
 
     run.__signature__ = _signature(call)  # type: ignore[attr-defined]
     return run
@@ -484,7 +486,7 @@ class Client(_Settings):
 
     def close(self) -> None:
         """Send what is queued for up to a second, and close the connections; later calls raise `ConnectionError`."""
-        if not self._fallback.closed:
+        if self.queued and not self._fallback.closed:
             self.flush(LAST_FLUSH)
         self._fallback.close()
         self._wake(True)
@@ -611,7 +613,7 @@ class AsyncClient(_Settings):
 
     async def close(self) -> None:
         """Send what is queued for up to a second, and close the connections; later calls raise `ConnectionError`."""
-        if not self._fallback.closed:
+        if self.queued and not self._fallback.closed:
             await self.flush(LAST_FLUSH)
         self._fallback.close()
         if self._sender is not None:

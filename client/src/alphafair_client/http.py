@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 
 import h11
 
-from alphafair_client import __version__
+from alphafair_client import __version__, tracing
 from alphafair_client.answers import InvalidArgument
 
 CHUNK_BYTES = 1 << 16
@@ -145,7 +145,7 @@ class Exchange:
     def __init__(self, parser: h11.Connection, destination: Destination, request: HttpRequest) -> None:
         self._parser, self._save_to = parser, request.save_to
         self._status, self._headers, self._body, self._size = 0, dict[str, str](), list[bytes](), 0
-        headers = list(destination.headers)
+        headers = [*destination.headers, *tracing.headers()]
         if request.body is not None:
             headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(request.body))]
         head = h11.Request(method=request.method, target=destination.path + request.path, headers=headers)

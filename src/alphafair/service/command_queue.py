@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from alphafair.engine.tickets import Ticket, Turns
 from alphafair.engine.writer import MOST_REQUESTS, Writer
 from alphafair.engine.writers import AllWriters
+from alphafair.service import tracing
 from alphafair.service.http.errors import Failure
 from alphafair.service.keys import Caller
 from alphafair.service.shares import AGAIN, Places, Pool
@@ -34,13 +35,13 @@ CHANGES: Final = 100  # of experiments that wait, half of them of one key; admin
 class Sent(Ticket):
     """The commands of one request, and who waits for their answers."""
 
-    __slots__ = ("answered",)
+    __slots__ = ("answered", "span")
 
     def __init__(
         self, commands: Sequence[Any], line: Line, caller_id: str, answered: asyncio.Future[list[Any]]
     ) -> None:
         super().__init__(commands, line, caller_id)
-        self.answered = answered
+        self.answered, self.span = answered, tracing.current()
 
 
 class Line:
@@ -182,7 +183,9 @@ class CommandQueue:
             tickets, must_lead = line.writer.serve(line)
             if tickets:
                 n_commands = sum(len(each.requests) for each in tickets)
-                self._observe(n_commands, time.perf_counter() - began, self._delays)
+                seconds = time.perf_counter() - began
+                self._observe(n_commands, seconds, self._delays)
+                tracing.commit(seconds, n_commands, (getattr(each, "span", None) for each in tickets))
         finally:
             self.loop.call_soon_threadsafe(self._served, line, caller_id, size, tickets, must_lead)
 

@@ -19,6 +19,7 @@ from alphafair.service.keys import Caller
 from alphafair.service.logs import log
 from alphafair.service.sessions import SAFE_METHODS
 from alphafair.service.shares import Places
+from alphafair.service.tracing import trace_id
 from alphafair_client.api import Endpoint
 
 LINES_PER_SECOND: Final = 50
@@ -92,6 +93,8 @@ class RequestLog:
         fields: dict[str, Any] = {"method": request.method, "path": request.path[:200], "status": status}
         if caller is not None:
             fields["key"] = caller.recorded_as
+        if (trace := trace_id(request)) is not None:
+            fields["trace_id"] = trace
         level = logging.ERROR if status == 500 else logging.WARNING if status > 500 else logging.INFO
         exc_info = request.problem if status == 500 else None  # tracebacks are in the log and nowhere else
         fields |= {"seconds": round(seconds, 6), "request_id": request.id.decode()}

@@ -29,7 +29,7 @@ from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.reports import Reports
 from alphafair.jit import Kernels
 from alphafair.precompile import compile_kernels
-from alphafair.service import routes
+from alphafair.service import routes, tracing
 from alphafair.service.access import Access
 from alphafair.service.api.descriptions import Descriptions
 from alphafair.service.api.exports import Exports
@@ -159,6 +159,8 @@ class Service:
                 raise self.commands.overload(request.caller)  # before its body is kept
         except Exception as problem:
             request.failure = problem
+        finally:
+            request.span = tracing.open_span(request)
 
     def _target(self, method: str, target: bytes) -> _Target:
         query, host = "", None
@@ -200,7 +202,8 @@ class Service:
                 arguments["body"] = await self._body(request, endpoint.body)
             if endpoint.query is not None:
                 arguments["query"] = routes.read_query(endpoint.query, request.query)
-            answer = await HANDLERS[endpoint](self, request, **arguments)
+            with tracing.inside(request.span):
+                answer = await HANDLERS[endpoint](self, request, **arguments)
             if isinstance(answer, Response):
                 return answer
             form = JSON_FORMS.get(type(answer))
@@ -246,6 +249,7 @@ class Service:
         """Count a request whose response was sent, and log it."""
         seconds = time.perf_counter() - request.started
         self.measures.answered(OTHER if request.endpoint is None else request.endpoint.path, status, seconds)
+        tracing.close_span(request.span, status)
         self.request_log.write(request, status, seconds)
 
     # the service

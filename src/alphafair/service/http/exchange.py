@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alphafair_client.api import Endpoint
 
@@ -33,6 +33,7 @@ class Request:
         "path",
         "problem",
         "query",
+        "span",
         "started",
         "target",
     )
@@ -50,6 +51,7 @@ class Request:
         self.caller: Caller | None = None
         self.failure: Exception | None = None  # known before the handler runs
         self.problem: Exception | None = None  # for the log
+        self.span: Any = None  # of OpenTelemetry
 
 
 @dataclass(slots=True)
