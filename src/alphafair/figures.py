@@ -390,16 +390,18 @@ def dashes(feedback: str) -> Dashes:
     return "-" if feedback == Feedback.FULL else (0, (4.0, 1.5))
 
 
-def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> Figure:
+def fair_optimum(shares: Mapping[Any, Vector], arm_labels: Sequence[str], by: str = ALPHA) -> Figure:
     """Each arm's share of all reward at the offline optimum, as bars for several values of alpha.
 
     Parameters
     ----------
     shares
-        Every arm's share of all reward, by alpha.
+        Every arm's share of all reward, by alpha, or by any words that tell the optima apart.
     arm_labels
         Names of the arms. Arms are sorted by their largest share at any alpha. Of more than `MOST_BARS` arms the
         first are drawn, and the title says so.
+    by
+        What the keys of `shares` are.
     """
     n_arms = len(arm_labels)
     arm_labels = legible(arm_labels, "arm")
@@ -412,7 +414,8 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         height, places = 0.8 / len(shares), np.arange(len(order))
         for k, (alpha, parts) in enumerate(shares.items()):
             wide, color = 100.0 * np.asarray(parts)[order], ramp[k]
-            axes.barh(places + (k - (len(shares) - 1) / 2) * height, wide, height, color=color, label=f"{alpha:g}")
+            label = alpha if isinstance(alpha, str) else f"{alpha:g}"
+            axes.barh(places + (k - (len(shares) - 1) / 2) * height, wide, height, color=color, label=label)
         axes.axvline(100.0 / n_arms, color=INK, linewidth=0.8)
         axes.set_yticks(places, [clipped(str(arm_labels[i]), 28) for i in order])
         axes.invert_yaxis()
@@ -420,7 +423,7 @@ def fair_optimum(shares: Mapping[float, Vector], arm_labels: Sequence[str]) -> F
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("share of all reward (%), an initial 1 each included; the line is an equal share")
         axes.set_title(f"Who gets what at the fair optimum{part}")
-        figure.legend(title=ALPHA, frameon=False, loc="outside right center")
+        figure.legend(title=by, frameon=False, loc="outside right center")
     return figure
 
 

@@ -602,6 +602,26 @@ def test_simulate_your_own_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 TABLE_OPTIONS = ("--context", "--arm", "--time", "--reward-range")
 
 
+def test_offline_with_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.csv").write_text("context,rock,jazz\n0,5,0\n1,9,6\n2,30,2\n", encoding="utf-8")
+    promises = ["--context-share", "0", "--context-share", "0.7"]
+    answer = run("offline", "w.csv", "--alpha", "1", *promises, "--output", "output")
+    assert answer.exit_code == 0, answer.output
+    lines = answer.stdout.splitlines()
+    assert any("promise" in line and "context" in line for line in lines)
+    (row,) = (line for line in lines if "70%" in line)
+    assert "15.367" in row
+    assert row.rstrip().endswith("70.0%")
+    optima = json.loads((tmp_path / "output" / "offline.json").read_text())["optima"]
+    assert [each["context_share"] for each in optima] == [0.0, 0.7]
+    assert [round(each["least_context_share"], 3) for each in optima] == [0.667, 0.7]
+    assert (tmp_path / "output" / "distributions-1-0.7.csv").exists()
+    refused = run("offline", "w.csv", "--context-share", "1")
+    assert refused.exit_code == 2
+    assert "--context-share must be a number in [0, 1); got 1.0." in " ".join(refused.stderr.split())
+
+
 def test_simulate_and_offline_take_the_same_table_options() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     options = [

@@ -187,6 +187,27 @@ def test_frontier_answers_both_questions(log_file: Path, tmp_path: Path) -> None
         assert name in refused.stderr
 
 
+def test_frontier_along_a_promise(log_file: Path, tmp_path: Path) -> None:
+    options = ["--context", "who", "--output", str(tmp_path), "--replicates", "100", "--alpha", "1"]
+    promises = ["--context-share", "0.6", "--context-share", "0"]
+    answer = run("frontier", str(log_file), *options, *promises)
+    assert answer.exit_code == 0, answer.output
+    words = " ".join(answer.stdout.split())
+    assert "Alpha is 1, and every context gets the share of its best. Values are of policies" in words
+    assert "worth at most" not in words
+    numbers = json.loads((tmp_path / "frontier.json").read_text())
+    assert (numbers["alphas"], numbers["context_shares"], numbers["regret"]) == ([1.0], [0.0, 0.6], None)
+    assert len(numbers["curves"]["welfare"]["low"]) == 2
+    for given, message in (
+        (["--alpha", "1", "--alpha", "2"], "--context-share must be used with one --alpha; got 2. Pass one."),
+        (["--alpha", "1", "--cost", "5"], "--context-share must be used without questions about alpha"),
+        (["--context-share", "1", "--alpha", "1"], "--context-share must be a number in [0, 1); got 1.0."),
+    ):
+        refused = run("frontier", "no-such-file.csv", "--context-share", "0.5", *given)
+        assert refused.exit_code == 2
+        assert message in " ".join(refused.stderr.split())
+
+
 @pytest.mark.usefixtures("no_pictures")
 def test_a_frontier_names_the_optimum_of_its_bands(log_file: Path, tmp_path: Path) -> None:
     options = ["--context", "who", "--output", str(tmp_path), "--replicates", "100", "--alpha", "0.5"]

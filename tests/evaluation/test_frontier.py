@@ -476,3 +476,53 @@ def test_the_regret_statement_is_in_welfare_from_alpha_1_on() -> None:
         assert best - found.achieved <= found.at_most <= 0.5 * found.achieved
         assert str(found).startswith("The welfare of the best fixed policy would have been at most")
     assert regret(log, 0.5, n_replicates=200).measure == "alpha_performance"
+
+
+# a promise to contexts
+
+
+def test_the_curve_of_a_promise_is_that_of_the_best_policies_that_keep_it() -> None:
+    stream = streams.ratings(n_rounds=30_000, n_contexts=3, n_arms=4, seed=0)
+    totals, shares = context_reward_totals(stream), [0.0, 0.6, 0.85]
+    found = frontier(uniform_log(stream, 1), [1.0], context_shares=shares, n_replicates=100, confidence=0.9)
+    assert found.context_shares is not None
+    assert found.context_shares.tolist() == shares
+    assert found.alphas.tolist() == [1.0]
+    assert found.regrets == ()
+    assert found.as_dict()["context_shares"] == shares
+    curve = found.curve("welfare")
+    for k, share in enumerate(shares):
+        best = offline_optimum(totals, 1.0, context_share=share)
+        assert curve.low[k] <= best.welfare <= curve.high[k]
+        kept = metrics.context_shares((totals * found.distributions[k]).sum(axis=1), totals)
+        assert kept.min() >= share - 0.03  # of what the log shows
+    plain = frontier(uniform_log(stream, 1), [1.0], n_replicates=100, confidence=0.9)
+    assert plain.context_shares is None
+    assert curve.value[0] == pytest.approx(plain.welfare.value[0], rel=1e-4)
+    assert curve.value[2] < curve.value[0]
+    for question in (found.alpha_for_cost, found.alpha_for_least_share):
+        with pytest.raises(InvalidArgument, match="alphas must be the points of the curve"):
+            question(0.1)
+
+
+@pytest.mark.parametrize(
+    ("alphas", "shares", "terms", "message"),
+    [
+        ([0.5, 1.0], [0.5], {}, "context_shares must be used with one alpha; got 2. Pass one."),
+        ([1.0], [0.6, 0.5], {}, "context_shares must be increasing, at least one; got .0.6, 0.5.. Sort them"),
+        ([1.0], [], {}, "context_shares must be increasing, at least one"),
+        ([1.0], [1.0], {}, "context_share must be a number in .0, 1.; got 1.0."),
+        ([1.0], [0.5], {"groups": Groups(pull_floor=0.2)}, "context_share must be below 0.4, what the floors leave"),
+    ],
+)
+def test_promises_that_are_refused(alphas: list[float], shares: list[float], terms: Any, message: str) -> None:
+    log = uniform_log(streams.ratings(n_rounds=200, n_contexts=2, n_arms=3, seed=0), 0)
+    with pytest.raises(InvalidArgument, match=message):
+        frontier(log, alphas, context_shares=shares, **terms)
+
+
+def test_promises_need_all_arms() -> None:
+    sets = np.array([[True, True], [True, False]] * 100)
+    log = Log([0] * 200, [0] * 200, [0.5] * 200, np.where(sets.all(axis=1), 0.5, 1.0), available=sets)
+    with pytest.raises(InvalidArgument, match="context_shares must be left out where some arms were not available"):
+        frontier(log, [1.0], context_shares=[0.5], n_replicates=100)

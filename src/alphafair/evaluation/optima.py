@@ -274,8 +274,11 @@ def best_policy(
     groups: ArmGroups,
     situations: Situations | None,
     most_shown: Indices | None = None,
+    context_share: float = 0.0,
 ) -> Best:
     """Solve for totals by decision, with slates of up to `most_shown` arms in each context.
+
+    A promise to contexts needs one arm per decision, of arms that were always available.
 
     Totals too large for `offline_optimum` are scaled down, and the initial 1 with them.
     """
@@ -285,7 +288,7 @@ def best_policy(
     if most_shown is not None:
         settings["k"] = most_shown if situations is None else situations.k(most_shown)
     if situations is None:
-        found = offline_optimum(part * totals, alpha, **settings)
+        found = offline_optimum(part * totals, alpha, **settings, context_share=context_share)
         slots = found.distributions if most_shown is None else _of_a_slot(found.distributions)
         return Best(slots, found.accounts / part, lambda: slots)
     found = offline_optimum(situations.totals(part * totals), alpha, **settings, present=situations.sets)

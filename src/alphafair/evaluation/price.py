@@ -31,6 +31,7 @@ from alphafair.evaluation.optima import Best, Survey, best_policy, survey
 from alphafair.evaluation.reward_model import Cells, Model, fit, model_totals, plausible_totals, robust_totals
 from alphafair.formatting import json_alpha
 from alphafair.groups import GroupsLike, arm_groups
+from alphafair.offline.sides import check_room
 from alphafair.tasks import in_order, n_workers
 from alphafair.values import Interval, Matrix, Vector
 
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The best fixed policies along alpha, from a log.
+    """The best fixed policies along alpha, or along a promise to contexts at one alpha, from a log.
 
     The `optimum` is that of the rewards of every arm in these rounds ("realized"), or of their expectations given the
     rounds' contexts ("expected"). Neither is known. A policy learned from one half of the rounds and scored on the
@@ -67,7 +68,8 @@ class Frontier:
     flattered: tuple[Estimate, ...]
     plausible: tuple[dict[str, Interval], ...]  # by metric
     distributions: tuple[Matrix, ...]  # learned from all rounds: the policies to use
-    regrets: tuple[RegretStatement, ...]  # none where decisions show several arms
+    regrets: tuple[RegretStatement, ...]  # none where decisions show several arms, or contexts have a promise
+    context_shares: Vector | None = None  # of one alpha: what the policies promise every context of its best
 
     @property
     def verdict(self) -> Verdict:
@@ -123,17 +125,24 @@ class Frontier:
 
     def alpha_for_least_share(self, share: float) -> Answer:
         """The least alpha at which no arm has less than a share of all reward."""
+        self._check_along_alpha()
         share = validate.number("share", share, low=0.0, high=1.0)
         found = self.curve("least_share")
         return Answer(*(_first(self.alphas, side >= share) for side in (found.value, found.low)))
 
     def alpha_for_cost(self, percent: float) -> Answer:
         """The greatest alpha that costs at most a percentage of the average reward at the least alpha."""
+        self._check_along_alpha()
         percent = validate.number("percent", percent, low=0.0, high=100.0)
         found, kept = self.curve("average_reward"), 1.0 - percent / 100.0
         enough = found.value >= kept * found.value[0]
         safe = np.array([each.average_reward.low for each in self.held_out]) >= kept * found.value[0]
         return Answer(*(_last(self.alphas, side) for side in (enough, safe)))
+
+    def _check_along_alpha(self) -> None:
+        if self.context_shares is not None:
+            repair = "Leave out context_shares."
+            raise InvalidArgument("alphas", "the points of the curve", "one, with context_shares", repair)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -146,6 +155,8 @@ class Frontier:
             "optimum": self.optimum,
             "confidence": self.confidence,
         }
+        if self.context_shares is not None:
+            about["context_shares"] = self.context_shares.tolist()
         return {**about, "verdict": self.verdict, "points": points}
 
 
@@ -153,6 +164,7 @@ def frontier(
     log: AnyLog,
     alphas: Sequence[float] = ALPHAS,
     *,
+    context_shares: Sequence[float] | None = None,
     optimum: str = "realized",
     estimator: str = "dr",
     groups: GroupsLike | None = None,
@@ -173,6 +185,10 @@ def frontier(
         renormalized over the available ones.
     alphas
         In increasing order, from 0 to inf. Costs are relative to the first, so begin with 0.
+    context_shares
+        With one alpha: a curve along these promises instead, in increasing order; at 0.6 every context gets 60% of its
+        best, as the log estimates both. What the arms pay for it is in the curves. The shares of contexts are not
+        estimated: their best is a maximum of noisy sums. All arms must always have been available, one per decision.
     optimum
         The optimum that the bands cover: "realized", the best fixed policy for the rewards of these very rounds,
         including chance, which regret is measured against; or "expected", the best fixed policy for the expected
@@ -196,19 +212,26 @@ def frontier(
     exponents = [validate.alpha(alpha) for alpha in alphas]
     if not exponents or sorted(set(exponents)) != exponents:
         raise InvalidArgument("alphas", "increasing, at least one", list(alphas), "Sort them and remove duplicates.")
+    promises = None if context_shares is None else _promises(context_shares, exponents)
     validate.choice("optimum", optimum, OPTIMA)
     chosen = ESTIMATORS[validate.choice("estimator", estimator, ESTIMATORS)]
     options = Options.checked(arm_groups(groups, log.n_arms), 0.0, confidence, n_replicates, seed)
+    here = [options._replace(alpha=each) for each in exponents]
+    if promises is not None:
+        check_room(promises[-1], options.groups)
+        here = [options._replace(alpha=exponents[0], context_share=share) for share in promises]
     at_once = max(1, MOST_SUMS // (2 * cluster_count(log) * log.n_arms * n_workers(executor)))
-    parts = [exponents[first : first + at_once] for first in range(0, len(exponents), at_once)]
+    parts = [here[first : first + at_once] for first in range(0, len(here), at_once)]
     points: list[tuple[Any, ...]] = []
     regrets: list[RegretStatement] = []
     with bar("Reading", (1 + len(parts)) * log.n_rounds, progress) as advance:
         found = survey(log, advance, executor)
+        if promises is not None and (found.situations is not None or found.shown is not None):
+            allowed = "left out where some arms were not available, or decisions show several"
+            raise InvalidArgument("context_shares", allowed, promises, "Pass several alphas instead.")
         problems = Problems(found, fit(found.cells), log.n_rounds, folds_of(cluster_count(log)), chosen)
         draws = list(plausible_totals(found.cells, N_DRAWS, seed, expected=optimum == "expected"))
-        for part in parts:
-            here = [options._replace(alpha=alpha) for alpha in part]
+        for here in parts:
             to_score = in_order([partial(problems.scorings, each) for each in here], executor, shared=(problems,))
             scorings = [scoring for pair in zip(*to_score, strict=True) for scoring in pair]
             resampled = Resampled.all_of(score(log, scorings, advance, executor), options)
@@ -219,15 +242,27 @@ def frontier(
             for each, own, same, (optima, learned) in zip(here, held, flattered, solved, strict=True):
                 plausible = dict.fromkeys(METRICS, UNKNOWN)
                 if same.drawn is not None:
-                    along = 1.0 - (1.0 - confidence) / len(exponents)  # simultaneous for all alphas
+                    along = 1.0 - (1.0 - confidence) / sum(map(len, parts))  # simultaneous for all points
                     plausible = _plausible(np.array(optima), same, each._replace(confidence=along))
                 estimates = own.estimate(estimator, each), same.estimate("dr", each)
                 points.append((*estimates, plausible, learned))
-                regrets += [] if found.shown is not None else [_regret(same, found.cells, log, each)]
+                if found.shown is None and promises is None:
+                    regrets.append(_regret(same, found.cells, log, each))
     of_others, of_own, of_draws, distributions = zip(*points, strict=True)
-    return Frontier(
-        np.array(exponents), confidence, optimum, of_others, of_own, of_draws, distributions, tuple(regrets)
-    )
+    along_shares = None if promises is None else np.array(promises)
+    every = of_others, of_own, of_draws, distributions, tuple(regrets)
+    return Frontier(np.array(exponents), confidence, optimum, *every, along_shares)
+
+
+def _promises(context_shares: Sequence[float], exponents: list[float]) -> list[float]:
+    """Check the shares of a curve."""
+    if len(exponents) != 1:
+        raise InvalidArgument("context_shares", "used with one alpha", len(exponents), "Pass one.")
+    shares = [validate.context_share(share) for share in context_shares]
+    if not shares or sorted(set(shares)) != shares:
+        allowed = "increasing, at least one"
+        raise InvalidArgument("context_shares", allowed, shares, "Sort them and remove duplicates.")
+    return shares
 
 
 class Problems(NamedTuple):
@@ -239,22 +274,22 @@ class Problems(NamedTuple):
     folds: Any
     estimator: Estimator
 
+    def best(self, totals: Matrix, options: Options) -> Best:
+        """The best fixed policy for some totals."""
+        found, share = self.found, options.context_share
+        return best_policy(totals, options.alpha, options.groups, found.situations, found.shown, share)
+
     def scorings(self, options: Options) -> tuple[Scoring, Scoring]:
         """The best fixed policies to be scored: learned from the other half of the rounds, and from the same rounds."""
         held = held_out(self.found, options, self.n_rounds, self.folds, self.estimator, self.model)
         found = self.found
-        best = best_policy(robust_totals(found.cells), options.alpha, options.groups, found.situations, found.shown)
+        best = self.best(robust_totals(found.cells), options)
         return held, _own_rounds(best.shown, self.model)
 
     def optima(self, options: Options, draws: Sequence[Matrix], wanted: bool) -> tuple[list[Vector], Matrix]:
         """The accounts of the optimum of every draw, where they are wanted, and the policy learned from all rounds."""
-        found = self.found
-
-        def solve(totals: Matrix) -> Best:
-            return best_policy(totals, options.alpha, options.groups, found.situations, found.shown)
-
-        accounts = [solve(draw).accounts for draw in draws] if wanted else []
-        return accounts, solve(model_totals(found.cells)).distributions()
+        accounts = [self.best(draw, options).accounts for draw in draws] if wanted else []
+        return accounts, self.best(model_totals(self.found.cells), options).distributions()
 
 
 def _own_rounds(shown: Matrix, model: Any) -> Scoring:

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from alphafair import validate
 from alphafair.errors import InvalidArgument
+from alphafair.groups import ArmGroups
 from alphafair.offline.reduction import Reduction
 from alphafair.values.arrays import Matrix, Vector
 
@@ -90,9 +91,7 @@ def cheapest_prices(worth: Matrix, rewards: Matrix, due: Vector) -> Vector:
     falling, rising = largest(worth, rewards), largest(rewards, worth)
     p = np.zeros(len(worth))
     open_rows = rewards[rows, falling] < due
-    for _ in range(2 * worth.shape[1]):
-        if not open_rows.any():
-            break
+    while open_rows.any():  # every pass leaves a row with two lines between whose slopes fewer others lie
         here = rows[open_rows]
         a, b = falling[here], rising[here]
         apart = rewards[here, b] - rewards[here, a]
@@ -108,16 +107,21 @@ def cheapest_prices(worth: Matrix, rewards: Matrix, due: Vector) -> Vector:
     return p
 
 
+def check_room(share: float, groups: ArmGroups) -> None:
+    """Check that floors leave room for a share."""
+    left = 1.0 - groups.n_arms * groups.arm_floor - float(groups.group_floors.sum())
+    if share > 0.0 and share >= left:
+        allowed = f"below {max(0.0, left):.4g}, what the floors leave"
+        raise InvalidArgument("context_share", allowed, share, "Lower the floors or the share.")
+
+
 def side_of(sides: Sides, reduction: Reduction, totals: Matrix, best: Matrix, merged: Matrix) -> Side:
     """Return the second side of the problem with an arm per group and no floors, from W and `reduction.merge` of it."""
     groups = reduction.groups
-    promised = groups.n_arms * groups.arm_floor + float(groups.group_floors.sum())
     given = groups.arm_floor * totals.sum(axis=1) + best @ groups.group_floors
     if sides.weight > 0.0:
         return Joint(merged, 1.0 + given, sides.weight / (1.0 - sides.weight) * sides.weights)
-    if sides.share >= 1.0 - promised:
-        allowed = f"below {max(0.0, 1.0 - promised):.4g}, what the floors leave"
-        raise InvalidArgument("context_share", allowed, sides.share, "Lower the floors or the share.")
+    check_room(sides.share, groups)
     return Promise(merged, sides.share * totals.max(axis=1) - given)
 
 
