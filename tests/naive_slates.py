@@ -119,8 +119,18 @@ class Adaptive(naive_groups.Adaptive):
         a[at] = (1 - a[~at].sum()) / at.sum()
         return np.asarray(a)
 
-    def learn_some(self, context: int, k: int, given: dict[int, tuple[float, float]], *, first: bool) -> None:
-        """{place: (propensity, reward)} of some of the k arms."""
+    def learn_some(
+        self,
+        context: int,
+        k: int,
+        given: dict[int, tuple[float, float]],
+        *,
+        first: bool,
+        exposures: dict[int, float] | None = None,
+    ) -> None:
+        """{place: (propensity, reward)} of some of the k arms; what is learned are rewards over exposures."""
+        earned = {place: reward for place, (_, reward) in given.items()}
+        given = {place: (p, reward / (exposures or {}).get(place, 1.0)) for place, (p, reward) in given.items()}
         for place in given:
             self.forgo(place)
         now, p, c, share = self.parts(context, k), self.inclusion(context, k), self.index.largest, len(given) / k
@@ -143,7 +153,7 @@ class Adaptive(naive_groups.Adaptive):
         for each in self.indices():
             self.learn_index(each, context, places, rewards, first=first)
         self.index.misses = misses
-        for place, (_, reward) in given.items():
+        for place, reward in earned.items():
             self.terms.earn(self.terms.live[place], reward)
             self.refresh(place)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import heapq
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from alphafair.policy import archive
 from alphafair.policy.arguments import fits, matching_features
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
+from alphafair.policy.slates import checked_exposures
 from alphafair.policy.stepper import feature_table
 from alphafair.tasks import in_order
 from alphafair.values import (
@@ -74,6 +75,7 @@ def simulate(
     carry: float = 0.5,
     log: bool = False,
     k: ArrayLike | None = None,
+    exposures: Sequence[float] | None = None,
     progress: bool | Callable[[int], None] = False,
     compiled: bool = True,
 ) -> Trace:
@@ -107,6 +109,9 @@ def simulate(
     k
         Number of arms that a decision shows: one number, or one per round. All shown arms earn, and `trace.pulls`
         counts them all. None: single arms. With delays, slates are played step by step.
+    exposures
+        How much each of the k slots is looked at, the first 1: see `BasePolicy.choose`. An arm earns its reward times
+        the exposure of its slot. Step by step, with bandit feedback.
     progress
         Show a progress bar; or a function that is called with the number of rounds played since its last call.
     compiled
@@ -122,6 +127,7 @@ def simulate(
     every = stream.n_rounds if record_every is None else validate.integer("record_every", record_every, low=1)
     _match(policy, stream)
     shown = None if k is None else _shown(policy, k, stream)
+    looked_at = None if exposures is None else _exposures(policy, exposures, k)
     delays = _delays(delay, stream.n_rounds, shown)
     validate.account(account)
     length = None if period is None else validate.integer("period", period, low=1)
@@ -141,6 +147,7 @@ def simulate(
             carry=carry,
             keep=log,
             shown=shown,
+            exposures=looked_at,
             compiled=compiled,
             advance=advance,
         )
@@ -240,13 +247,17 @@ def _log(stream: Stream, played: Played, shown: Indices | None) -> Log:
     kept = played.arms >= 0  # a decision shows fewer arms than k where fewer are live
     rounds = np.repeat(np.arange(stream.n_rounds), shown)[kept]
     arms, k = played.arms[kept], np.bincount(rounds, minlength=stream.n_rounds)
+    positions = (1 + np.arange(len(rounds)) - np.repeat(np.cumsum(k) - k, k)).astype(np.int32)
+    looked_at = None if played.exposures is None else played.exposures[positions - 1]
+    rewards = stream.reward_table[stream.items[rounds], arms]
     return Log(
         stream.contexts[rounds],
         arms,
-        stream.reward_table[stream.items[rounds], arms],
+        rewards if looked_at is None else looked_at * rewards,
         np.minimum(played.propensities[kept], 1.0) / k[rounds],
         **labels,
-        positions=(1 + np.arange(len(rounds)) - np.repeat(np.cumsum(k) - k, k)).astype(np.int32),
+        positions=positions,
+        exposures=looked_at,
         features=None if stream.features is None else stream.features[rounds],
         available=None if available is None else available.take(rounds),
         decisions=rounds,
@@ -327,6 +338,14 @@ def _shown(policy: Policy, k: ArrayLike, stream: Stream) -> Indices:
     return np.asarray(np.minimum(found, stream.n_arms), dtype=np.int32)
 
 
+def _exposures(policy: Policy, exposures: Sequence[float], k: ArrayLike | None) -> Vector:
+    """Check how much each slot is looked at; k is the same in every round."""
+    if k is None or np.ndim(k) > 0:
+        raise InvalidArgument("exposures", "left out unless k is one number", exposures, "Pass k, the number of slots.")
+    given = checked_exposures(cast(BasePolicy, policy), exposures, int(cast(int, k)))
+    return np.array(given, dtype=np.float64)
+
+
 def _delays(delay: int | ArrayLike | None, n_rounds: int, shown: Indices | None = None) -> NDArray[np.int32] | None:
     if delay is None:
         return None
@@ -370,10 +389,18 @@ class Played:
     closed: Vector  # `earned` at the start of the period
     periods: list[Period] = field(default_factory=list)
     first_rows: NDArray[np.int64] | None = None  # of every slate in `arms`, and the one after the last
+    exposures: Vector | None = None  # of the slots
 
     @classmethod
     def blank(
-        cls, n_rounds: int, n_arms: int, every: int, *, keep: bool = False, shown: Indices | None = None
+        cls,
+        n_rounds: int,
+        n_arms: int,
+        every: int,
+        *,
+        keep: bool = False,
+        shown: Indices | None = None,
+        exposures: Vector | None = None,
     ) -> Played:
         first_rows = None if shown is None else np.append(0, np.cumsum(shown, dtype=np.int64))
         n_rows = n_rounds if first_rows is None else int(first_rows[-1])
@@ -387,6 +414,7 @@ class Played:
             np.empty(n_kept),
             np.ones(n_arms),
             first_rows=first_rows,
+            exposures=exposures,
         )
 
     def book(self, start: int, stop: int) -> Book:
@@ -417,15 +445,16 @@ def over_stream(
     carry: float = 0.5,
     keep: bool = False,
     shown: Indices | None = None,
+    exposures: Vector | None = None,
     compiled: bool = True,
     available: AvailableArms | None = None,
     advance: Callable[[int], None] = lambda rounds: None,
 ) -> Played:
     """Play all rounds; rewards are recorded when they are earned, and learned from when they arrive.
 
-    With `available`, rounds are played step by step.
+    With `available` or `exposures`, rounds are played step by step.
     """
-    played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep, shown=shown)
+    played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep, shown=shown, exposures=exposures)
     boundaries = () if period is None else range(period, stream.n_rounds, period)
     arms_change = bool(stream.epochs) or bool(boundaries)  # `grow`, `retire` or `new_period` may raise
     with _all_or_nothing(policy) if arms_change else nullcontext():
@@ -478,7 +507,7 @@ def _play(
     """Epoch by epoch, block by block."""
     n_rounds = stream.n_rounds
     whole = compiled and has_whole_runs(policy) and (delays is None or not stream.epochs) and available is None
-    whole = whole and (shown is None or delays is None)
+    whole = whole and (shown is None or delays is None) and played.exposures is None
     waits = None if delays is None or not whole else _waits(delays, policy)
     waiting: list[_Waiting] = []
     boundaries, carry = periods
@@ -574,9 +603,13 @@ def _features_of(policy: Policy, stream: Stream, t: int) -> dict[str, Any]:
     return {"features": features[: policy.n_arms] if features.ndim == 2 else features}
 
 
-def _choose_slate(policy: Policy, stream: Stream, t: int, k: int, replay: _Replay) -> SlateDecision:
+def _choose_slate(
+    policy: Policy, stream: Stream, t: int, k: int, replay: _Replay, exposures: Vector | None = None
+) -> SlateDecision:
     """The policy's slate of k arms in round t."""
-    described = _features_of(policy, stream, t)
+    described: dict[str, Any] = _features_of(policy, stream, t)
+    if exposures is not None:
+        described["exposures"] = exposures[:k]
     return cast(BasePolicy, policy).choose(int(stream.contexts[t]), k=k, rng=replay, **described)
 
 
@@ -588,8 +621,11 @@ def _book_slate(policy: Policy, played: Played, t: int, decision: SlateDecision,
         seen: Any = rewards
         played.earned[: policy.n_arms] += decision.probabilities * rewards
     else:
-        seen = rewards[arms].tolist()
-        played.earned[arms] += rewards[arms]
+        paid = rewards[arms]
+        if decision.exposures is not None:
+            paid = paid * decision.exposures
+        seen = paid.tolist()
+        played.earned[arms] += paid
     if len(played.arms) and played.first_rows is not None:
         rows = played.first_rows[t] + np.arange(len(arms))
         played.arms[rows], played.propensities[rows] = arms, decision.propensities
@@ -613,7 +649,7 @@ def _step_slates(
     replay, ours = _Replay(uniforms), cast(BasePolicy, policy)
     for t in range(start, stop):
         _learn_due(policy, waiting, t)
-        decision = _choose_slate(policy, stream, t, int(shown[t]), replay)
+        decision = _choose_slate(policy, stream, t, int(shown[t]), replay, played.exposures)
         rewards = _book_slate(policy, played, t, decision, stream.rewards(t)[: policy.n_arms])
         if delays is None:
             ours.update(decision, rewards)
@@ -824,7 +860,10 @@ def _learn_slates(policy: BasePolicy, log: Log, rewards: Vector, features: NDArr
         for first, last in pairwise([*firsts, log.n_rounds]):
             arms, shown = log.arms[first:last].tolist(), inclusion[first:last].tolist()
             described = None if features is None else features[first]
-            slate = DescribedSlate(int(log.contexts[first]), tuple(arms), tuple(shown), cast(Vector, None), described)
+            looked_at = None if log.exposures is None else tuple(log.exposures[first:last].tolist())
+            slate = DescribedSlate(
+                int(log.contexts[first]), tuple(arms), tuple(shown), cast(Vector, None), described, looked_at
+            )
             policy.update(slate, rewards[first:last])
 
 

@@ -23,6 +23,7 @@ from alphafair_client.checks import number as number
 Choice = TypeVar("Choice")
 UNCHANGED_DECISION = "Pass the Decision that choose returned, unchanged."
 ANY_REWARD = (-1e100, 1e100)  # sums and products of such rewards stay finite
+LEAST_EXPOSURE = 1e-6  # of a slot: policies and estimates divide rewards by it
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # of durations, in seconds
 LONGEST_HORIZON = 1e300  # a float must hold it
 ANY_FEATURE = 1e50  # sums of squares stay finite

@@ -264,10 +264,24 @@ def learn_slate(memory, context, k, arms, propensities, rewards, first):
     return True
 
 
+def worth(memory: Any) -> Any:
+    """Return v = w m of every arm, which `prepare_slate` has left in scratch."""
+    return memory.arms[A.slope] * memory.scratch[T.predicted]
+
+
+def earn_less(memory: Any, arm: int, amount: float) -> None:
+    """Lower the account of an arm whose reward was learned as that of a better slot; Theorem 1 does not cover that."""
+    memory.scalars[N.outside] += 1.0
+    earn_one(memory.groups, memory.arms, A.earned, arm, -amount)
+    refresh(memory, arm)
+
+
 SLATES: dict[str, Any] = {
     "draw_slate": draw_slate,
     "prepare_slate": prepare_slate,
     "learn_slate": learn_slate,
+    "worth": worth,
+    "earn_less": earn_less,
     "least_shown": lambda memory, context, k: float(least_inclusion(memory, k)),
 }
 ALGORITHM = replace(adaptive_bandit.ALGORITHM, **SLATES)

@@ -104,7 +104,9 @@ def doctor(
         return _of_log(source, [], lambda row: f"row {row}")
     findings: list[Finding] = []
     try:
-        columns = LogColumns(context, arm, reward, propensity, time, user, None, available, id, decision)
+        columns = LogColumns(
+            context, arm, reward, propensity, time, user, available=available, id=id, decision=decision
+        )
         table = LogTable.open(source, columns)
         every = table.table.read()
         frame = every.filter(table.has_reward)

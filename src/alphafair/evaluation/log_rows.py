@@ -241,7 +241,7 @@ def check_single(log: AnyLog) -> None:
 
 
 def most_reward(log: AnyLog) -> float:
-    return log.most_reward if isinstance(log, LogFile) else float(log.rewards.max())
+    return log.most_reward if isinstance(log, LogFile) else float(log.values.max())
 
 
 def reward_unit(log: AnyLog) -> float:
@@ -256,7 +256,7 @@ def reward_unit(log: AnyLog) -> float:
 
 def select_rows(log: Log, rows: Any, least: float = 0.0) -> Log:
     """Some rows of a log, with propensities raised to at least `least`."""
-    columns = (log.contexts, log.arms, log.rewards, np.maximum(log.propensities, least))
+    columns = (log.contexts, log.arms, log.values, np.maximum(log.propensities, least))
     features = None if log.features is None else log.features[rows]
     available = None if log.available is None else log.available.take(rows)
     return Log(
@@ -405,7 +405,7 @@ def _decisions(log: AnyLog, share: Share | None) -> Iterator[tuple[Decisions, In
     rows = slice(None) if share is None else slice(share.first, share.first + share.n_rows)
     users = None if log.users is None else log.users[rows]
     available = None if log.available is None else log.available.take(rows)
-    columns = (log.contexts[rows], log.arms[rows], log.rewards[rows], log.propensities[rows], users)
+    columns = (log.contexts[rows], log.arms[rows], log.values[rows], log.propensities[rows], users)
     decisions, shown = (None, None) if log.decisions is None else (log.decisions[rows], log.n_shown[rows])
     yield Decisions(*columns, positions=None, times=None, available=available, decisions=decisions), shown
 

@@ -56,6 +56,8 @@ class Algorithm:
     prepare_slate: Kernel | None = None  # (memory, context, k): as `prepare`
     learn_slate: Kernel | None = None
     least_shown: Callable[[Memory, int, int], float] = lambda memory, context, k: 0.0  # as `least_propensity`
+    worth: Callable[[Memory], Any] | None = None  # after `draw_slate`: what every arm is worth, for the best slots
+    earn_less: Callable[[Memory, int, float], None] | None = None  # (memory, arm, amount): lower its account
     accounts: str | None = None  # the row of `arms`, or of `contexts`, that holds accounts
     simplex_rows: str | None = None  # the row of `contexts` that is projected on the floors of groups
     before_arms_change: Callable[[Memory], None] | None = None  # finish pending work before arms change

@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
@@ -371,6 +371,7 @@ class BasePolicy(Policy):
         rng: UniformSource | None = None,
         available: ArrayLike | None = None,
         features: ArrayLike | None = None,
+        exposures: Sequence[float] | None = None,
     ) -> SlateDecision: ...
     def choose(
         self,
@@ -380,14 +381,19 @@ class BasePolicy(Policy):
         rng: UniformSource | None = None,
         available: ArrayLike | None = None,
         features: ArrayLike | None = None,
+        exposures: Sequence[float] | None = None,
     ) -> Decision | SlateDecision:
         """Draw an arm with one uniform number; changes nothing but the random numbers.
 
         With `k` draw a slate of k different arms, or of all that are available if they are fewer, which are all shown
-        and all rewarded. Any k may follow any other.
+        and all rewarded. Any k may follow any other. The slots of a slate are shuffled, unless `exposures` says how
+        much each is looked at, such as (1, 0.6, 0.4): then the best arm is first, and `update` divides rewards by the
+        exposure of their slot before it learns from them; accounts get them as they are.
         """
         if k is not None:
-            return slates.choose(self, context, k, rng, available, features)
+            return slates.choose(self, context, k, rng, available, features, exposures)
+        if exposures is not None:
+            raise InvalidArgument("exposures", "left out without k", exposures, "Pass k, the number of slots.")
         try:  # `with self._lock`, at half the cost
             self._acquire()
             if type(context) is not int or not 0 <= context < self.n_contexts:

@@ -6,6 +6,7 @@ Every function holds the lock of the policy. A decision of one arm, k = 1, runs 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,22 @@ def checked_k(policy: BasePolicy, k: Any) -> int:
     return number
 
 
+def checked_exposures(policy: BasePolicy, exposures: Any, k: int) -> tuple[float, ...]:
+    """Check how much each of k slots is looked at."""
+    if policy.stepper.algorithm.worth is None:
+        allowed = f"left out: {policy.name} shuffles the slots"
+        raise InvalidArgument("exposures", allowed, exposures, 'Use AlphaFairAdaptive with feedback="bandit".')
+    try:
+        given = [float(each) for each in exposures]
+    except (TypeError, ValueError):
+        given = []
+    falls = all(validate.LEAST_EXPOSURE <= after <= before for before, after in pairwise(given))
+    if len(given) != k or given[0] != 1.0 or not falls:
+        allowed = f"{k} numbers from 1 down to at least {validate.LEAST_EXPOSURE:g}, one per slot"
+        raise InvalidArgument("exposures", allowed, exposures, "Divide them by that of the first slot.")
+    return tuple(given)
+
+
 def draw(
     policy: BasePolicy, context: Any, k: Any, uniform: float, available: ArrayLike | None, features: ArrayLike | None
 ) -> tuple[int, NDArray[np.int64], Vector, NDArray[np.float64] | None]:
@@ -67,17 +84,32 @@ def choose(
     rng: UniformSource | None,
     available: ArrayLike | None,
     features: ArrayLike | None,
+    exposures: Any,
 ) -> SlateDecision:
-    """Draw a slate with one uniform number."""
+    """Draw a slate with one uniform number; with `exposures` the arms of the largest w m get the first slots."""
     with policy._lock:
         context = validate.context(context, policy.n_contexts)
-        checked_k(policy, k)
+        number = checked_k(policy, k)
+        looked_at = None if exposures is None else checked_exposures(policy, exposures, number)
         uniform = policy._random_numbers.next() if rng is None else validate.uniform(rng)
         context, arms, out, described = draw(policy, context, k, uniform, available, features)
+        if looked_at is not None and len(arms) > 1:
+            arms = best_first(policy, arms)
     decision = ChosenSlate(context, tuple(arms.tolist()), tuple(out[arms].tolist()), frozen(out))
     if described is not None:
         decision._features = described
+    if looked_at is not None:
+        decision._exposures = looked_at[: len(arms)]
     return decision
+
+
+def best_first(policy: BasePolicy, arms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sort the arms of the slate that was just drawn by what they are worth; equal ones stay as they were drawn."""
+    learned, worth = policy._learned, policy.stepper.algorithm.worth
+    with np.errstate(all="ignore"):
+        values = worth(learned.memory)  # type: ignore[misc]
+    columns = [learned.column(arm) for arm in arms.tolist()]
+    return arms[np.argsort(-values[columns], kind="stable")]
 
 
 def probabilities(
@@ -132,15 +164,20 @@ def _learn_some(
     first: bool,
 ) -> None:
     learned, stepper = policy._learned, policy.stepper
+    exposures = exposures_of(policy, decision, arms)
     features = policy._show_again(decision)
     kept = [(arm, p) for arm, p in zip(arms, propensities, strict=True) if arm in given and learned.column(arm) >= 0]
     gone = [arm for arm in arms if arm in given and learned.column(arm) < 0]
     if kept:
         columns = np.array([learned.column(arm) for arm, _ in kept], dtype=np.int64)
         used = np.array([p for _, p in kept])
-        values = np.array([given[arm] for arm, _ in kept])
+        earned = np.array([given[arm] for arm, _ in kept])
+        values = earned / np.array([exposures[arm] for arm, _ in kept])  # as rewards of the first slot
         if stepper.learn_slate_late(context, len(arms), columns, used, values, first) is False:
             raise stepper.impossible_slate(context, len(arms), float(used.min()))
+        for column, less in zip(columns.tolist(), (values - earned).tolist(), strict=True):
+            if less > 0.0:
+                stepper.earn_less(column, less)
         if features is not None:
             for column, value in zip(columns.tolist(), values.tolist(), strict=True):
                 stepper.fit(features, column, value)
@@ -229,6 +266,16 @@ def _values(rewards: Any, k: int) -> list[Any]:
 
 
 # decisions that the caller may have made
+
+
+def exposures_of(policy: BasePolicy, decision: SlateDecision, arms: Sequence[int]) -> dict[int, float]:
+    """Return how much the slot of each shown arm is looked at; 1 without exposures."""
+    given = getattr(decision, "exposures", None)
+    if given is None:
+        return dict.fromkeys(arms, 1.0)
+    if not isinstance(decision, ChosenSlate):
+        given = checked_exposures(policy, given, len(arms))
+    return dict(zip(arms, given, strict=True))
 
 
 def checked(decision: SlateDecision, n_contexts: int, n_arms: int) -> tuple[int, list[int], list[float], Any]:

@@ -223,6 +223,11 @@ class Stepper:
         learned.version += 1
         return self.learn_slate(learned.memory, context, k, *seen)
 
+    def earn_less(self, column: int, amount: float) -> None:
+        """Lower the account of an arm whose reward was learned as that of the first slot."""
+        with np.errstate(all="ignore"):
+            self.algorithm.earn_less(self.learned.memory, column, amount)  # type: ignore[misc]
+
     def impossible_slate(self, context: int, k: int, propensity: float) -> InvalidArgument:
         """Return the error for a propensity of a slate that the policy cannot have used."""
         least = self.algorithm.least_shown(self.learned.memory, context, k)

@@ -87,9 +87,14 @@ class SlateDecision(NamedTuple):
         """The features that were passed to `choose`, if any."""
         return None
 
+    @property
+    def exposures(self) -> tuple[float, ...] | None:
+        """How much each slot is looked at, the first 1, if that was passed to `choose`."""
+        return None
+
 
 class DescribedSlate(SlateDecision):
-    """A slate with the features of its round; as a tuple it has the same four fields."""
+    """A slate with the features of its round and the exposures of its slots; as a tuple it has the same four fields."""
 
     def __new__(
         cls,
@@ -98,19 +103,25 @@ class DescribedSlate(SlateDecision):
         propensities: tuple[float, ...],
         probabilities: Vector,
         features: NDArray[np.float64] | None = None,
+        exposures: tuple[float, ...] | None = None,
     ) -> Self:
         decision = super().__new__(cls, context, arms, propensities, probabilities)
-        decision._features = features
+        decision._features, decision._exposures = features, exposures
         return decision
 
     _features: NDArray[np.float64] | None
+    _exposures: tuple[float, ...] | None
 
     @property
     def features(self) -> NDArray[np.float64] | None:
         return self._features
 
+    @property
+    def exposures(self) -> tuple[float, ...] | None:
+        return self._exposures
+
     def _replace(self, **changes: Any) -> Self:
-        return type(self)(**{**self._asdict(), "features": self.features, **changes})
+        return type(self)(**{**self._asdict(), "features": self.features, "exposures": self.exposures, **changes})
 
 
 class ChosenSlate(DescribedSlate):
@@ -120,14 +131,15 @@ class ChosenSlate(DescribedSlate):
     """
 
     _features: NDArray[np.float64] | None = None
+    _exposures: tuple[float, ...] | None = None
     _used: tuple[object, ...] = ()  # markers of the policies that expected or forwent it: see `BasePolicy`
     _rewarded: Mapping[object, frozenset[int]] = MappingProxyType({})  # by marker of the policy: arms with a reward
 
     def _replace(self, **changes: Any) -> DescribedSlate:  # type: ignore[override]
-        return DescribedSlate(*self, self._features)._replace(**changes)
+        return DescribedSlate(*self, self._features, self._exposures)._replace(**changes)
 
     def __reduce__(self) -> Any:
-        return DescribedSlate, (*self, self._features)
+        return DescribedSlate, (*self, self._features, self._exposures)
 
     def __repr__(self) -> str:
         return repr(SlateDecision(*self))

@@ -69,6 +69,9 @@ class Log:
     probability that its slot shows its arm. Where slots are shuffled, as this package does, that is p/k, with p the
     probability of the arm to be among the k shown. None means one arm per decision.
 
+    Where the best arms got the first slots, `exposures` says how much the slot of each entry is looked at, in (0, 1]. A
+    reward counts in estimates as one of the first slot would, `values`: the reward over the exposure.
+
     >>> log = Log([0, 1, 0], [2, 0, 1], [1.0, 0.0, 0.5], [0.5, 0.25, 0.25])
     >>> log.n_rounds, log.n_contexts, log.n_arms
     (3, 2, 3)
@@ -94,6 +97,7 @@ class Log:
     features: NDArray[np.float64] | None = field(default=None, kw_only=True)
     available: AvailableArms | None = field(default=None, kw_only=True)  # the arms that decisions were drawn among
     decisions: NDArray[np.int64] | None = field(default=None, kw_only=True)  # whose entries follow each other
+    exposures: Vector | None = field(default=None, kw_only=True)  # of the slots, in (0, 1]
 
     def __post_init__(self) -> None:
         for count in ("n_contexts", "n_arms"):
@@ -132,6 +136,12 @@ class Log:
         if self.decisions is not None:
             columns["decisions"] = validate.integers("decisions", self.decisions, len(contexts))
             self._check_decisions(columns, available)
+        if self.exposures is not None:
+            if self.decisions is None:
+                raise InvalidArgument("exposures", "left out without decisions", self.exposures, "Pass decisions.")
+            columns["exposures"] = validate.column(
+                "exposures", self.exposures, len(contexts), validate.LEAST_EXPOSURE, 1.0
+            )
         for name, column in columns.items():  # arrays that the caller could still write to are copied
             object.__setattr__(self, name, frozen(column.copy() if column.flags.writeable else column))
 
@@ -193,6 +203,11 @@ class Log:
         return len(self.contexts)
 
     @property
+    def values(self) -> Vector:
+        """The rewards, as they would be in the first slot: over the exposures, if there are any."""
+        return self.rewards if self.exposures is None else self.rewards / self.exposures
+
+    @property
     def n_decisions(self) -> int:
         return self.n_rounds if self.decisions is None else len(first_entries(self.decisions))
 
@@ -234,6 +249,7 @@ class Log:
         position: str | None = None,
         available: str | None = "available",
         decision: str | None = None,
+        exposure: str | None = None,
         features: FeatureSchema | Mapping[str, Any] | None = None,
     ) -> Log:
         """Read a log from a table in a file or in memory, one row per shown arm; rows without a reward are left out.
@@ -261,6 +277,8 @@ class Log:
         decision
             A column that says which rows are of one decision, where decisions show several arms. A decision of which
             a row has no reward is left out. In a file of `alphafair export` with such decisions it is found by itself.
+        exposure
+            A column of how much the slot of a row is looked at, in (0, 1], where the best arms got the first slots.
         features
             Features by name and type: "number", "number?" if it may be missing, or a list of labels, in which "*"
             stands for all others. Each has a column of its name; in files of `alphafair export`, `feature.<name>`.
@@ -272,7 +290,9 @@ class Log:
         """
         from alphafair.values.log_table import LogColumns, LogTable
 
-        columns = LogColumns(context, arm, reward, propensity, time, user, position, available, decision=decision)
+        columns = LogColumns(
+            context, arm, reward, propensity, time, user, position, exposure, available, decision=decision
+        )
         schema = None if features is None else FeatureSchema.of(features)
         return cls.from_decisions(*LogTable.open(source, columns, features=schema).read())
 
@@ -290,6 +310,7 @@ class Log:
             timestamps=None if times is None else times.to_numpy(),
             available=found.available,
             decisions=found.decisions,
+            exposures=found.exposures,
             features=found.features,
             context_labels=tuple(labels.contexts),
             arm_labels=tuple(labels.arms),

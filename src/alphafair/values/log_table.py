@@ -55,6 +55,7 @@ class LogColumns(NamedTuple):
     time: str | None = None
     user: str | None = None
     position: str | None = None
+    exposure: str | None = None
     available: str | None = None
     id: str | None = None
     decision: str | None = None
@@ -73,6 +74,10 @@ class LogColumns(NamedTuple):
             found["user"] = Column(self.user, repair=FILL_IN)
         if self.position is not None:
             found["position"] = Column(self.position, "integer", 1.0, 1e6, "an integer of at least 1", REPAIR)
+        if self.exposure is not None:
+            found["exposure"] = Column(
+                self.exposure, "number", validate.LEAST_EXPOSURE, 1.0, "a number in (0, 1]", REPAIR
+            )
         return found
 
 
@@ -100,6 +105,7 @@ class Decisions(NamedTuple):
     available: AvailableArms | None
     decisions: NDArray[np.int64] | None = None
     features: NDArray[np.float64] | None = None  # as columns of their schema
+    exposures: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -200,9 +206,9 @@ class LogTable:
             given = self.table.column(frame, Column(self.columns.decision, repair=FILL_IN))
             decisions = given.hash(seed=0).reinterpret(signed=True).to_numpy()
         described = None if self.features is None else _features(self.table, frame, self.features, self.where(frame))
-        return Decisions(
-            contexts, arms, rewards, propensities, users, positions, times, available, decisions, described
-        )
+        exposures = read("exposure").to_numpy() if "exposure" in checks else None
+        columns = (contexts, arms, rewards, propensities, users, positions, times, available, decisions, described)
+        return Decisions(*columns, exposures)
 
     def read(self) -> tuple[Decisions, Labels]:
         """The whole table, in the order of time where it has a column of times."""
