@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from tests import naive_alpha
 from tests.naive_adaptive import Vector, best_of
@@ -120,6 +121,91 @@ class AdaptiveFull(AlphaFair, naive_alpha.AdaptiveFull):
 
     def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
         self.index.grow(n_contexts)
+        super().grow(n_contexts, weights)
+
+
+class Promise(AdaptiveFull):
+    """What every context is owed is paid in excursions, by experts: the arms, and the favorites as one."""
+
+    def __init__(
+        self, n_contexts: int, books: Books, *, alpha: float, context_share: float, context_weight: float = 0.0
+    ) -> None:
+        n = len(books.live)
+        self.sigma, self.totals = context_share, np.zeros((n_contexts, n))
+        self.paid = np.zeros(n_contexts)
+        self.excursions: list[Any] = [None] * n_contexts  # gains of arms and of the adviser, or None
+        super().__init__(n_contexts, books, alpha=alpha, context_weight=context_weight)
+
+    @property
+    def eta(self) -> float:
+        part = self.sigma / self.books.unpromised
+        return float(brentq(lambda eta: math.log1p(eta) / eta - part, 1e-9, 1e9, xtol=1e-14, rtol=1e-14))
+
+    def debt(self, context: int) -> float:
+        return float(self.sigma * self.totals[context].max() - self.paid[context])
+
+    def debt_bound(self) -> float:
+        n, keep = len(self.books.live), self.books.unpromised
+        return self.sigma + keep * math.log(2 * n) / self.eta
+
+    def advice(self, context: int) -> Vector:
+        best = best_of(self.index.predict(context))
+        return np.asarray(best / best.sum())
+
+    def served(self, context: int) -> Vector:
+        """Of live arms, with floors."""
+        gains, adviser = self.excursions[context] or (np.zeros(len(self.books.live)), 0.0)
+        top = max(gains.max(), adviser)
+        q = (1 + self.eta) ** (gains - top) / (2 * len(gains))
+        q = q + 0.5 * (1 + self.eta) ** (adviser - top) * self.advice(context)
+        return self.books.floored(q / q.sum())
+
+    def scales(self) -> tuple[Vector, float]:
+        return super().scales() if self.sides.theta > 0 else naive_alpha.AlphaFair.scales(self)
+
+    def held(self, context: int) -> Vector:
+        """What would be played without a promise; drift is measured from it."""
+        return super().probabilities(context)
+
+    def probabilities(self, context: int) -> Vector:
+        out = self.held(context)
+        if not self.holding and self.debt(context) > 0:
+            out[self.books.live] = self.served(context)
+        return out
+
+    holding = False  # while the cost of an excursion is measured
+
+    def learn(self, context: int, used: Vector, rewards: Vector) -> None:
+        live = self.books.live
+        r = np.append(rewards, np.zeros(len(self.books.labels) - len(rewards)))[live]
+        if self.debt(context) <= 0:
+            self.excursions[context] = None
+        else:
+            gains, adviser = self.excursions[context] or (np.zeros(len(live)), 0.0)
+            self.excursions[context] = gains + r, adviser + float(self.advice(context) @ r)
+        self.totals[context] += r
+        self.paid[context] += float(used @ rewards)
+        self.holding = True
+        super().learn(context, used, rewards)
+        self.holding = False
+
+    def new_period(self, carry: float) -> None:
+        self.totals, self.paid = carry * self.totals, carry * self.paid
+        self.excursions = [each and (carry * each[0], carry * each[1]) for each in self.excursions]
+        super().new_period(carry)
+
+    def change(self, kept: list[int], n_new: int, books_change: Any) -> None:
+        self.totals = np.hstack([self.totals[:, kept], np.zeros((len(self.totals), n_new))])
+        self.excursions = [None] * len(self.excursions)
+        if self.sides.theta > 0:
+            super().change(kept, n_new, books_change)
+        else:
+            naive_alpha.AdaptiveFull.change(self, kept, n_new, books_change)
+
+    def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
+        more = n_contexts - len(self.paid)
+        self.totals = np.vstack([self.totals, np.zeros((more, len(self.books.live)))])
+        self.paid, self.excursions = np.append(self.paid, np.zeros(more)), self.excursions + [None] * more
         super().grow(n_contexts, weights)
 
 

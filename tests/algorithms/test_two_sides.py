@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from alphafair import (
     AlphaFair,
@@ -21,6 +22,7 @@ from alphafair import (
     simulate,
 )
 from alphafair.lab.rivals import AlphaFairAfter
+from alphafair.math.two_sides import rate_of
 from tests import ROOT, naive_alpha, naive_two_sides
 from tests.algorithms.test_alpha import GROUPS, BanditOracle, Pair, sampled
 from tests.algorithms.test_alpha_oracle import make_rounds
@@ -69,16 +71,17 @@ class Given:
 
 
 SHOWN = ("accounts", "context_accounts", "surrogate_regret_bound", "expected_surrogate_regret_bound")
-GOLDEN = [run for run in RUNS if "context_share" not in run]
 
 
-@pytest.mark.parametrize("run", GOLDEN, ids=lambda run: f"{RUNS.index(run)}-{run['policy']}")
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{RUNS.index(run)}-{run['policy']}")
 def test_golden_runs(run: dict[str, Any]) -> None:
     policy, end = made_of(run), run["end"]
     for each in run["rounds"]:
         decision = policy.choose(each["context"], rng=Given(each.get("uniform", 0.0)))
         assert decision.probabilities == pytest.approx(each["p"], rel=1e-9, abs=1e-12)
         policy.update(decision, each.get("rewards", each.get("reward")))
+        if "debt_after" in each:
+            assert policy.context_debts[each["context"]] == pytest.approx(each["debt_after"], rel=1e-9, abs=1e-12)
     learned = policy.snapshot().arrays
     for name, value in end.items():
         if name == "welfare_certificate":
@@ -87,7 +90,7 @@ def test_golden_runs(run: dict[str, Any]) -> None:
             found = getattr(policy, name) if name in SHOWN else learned[name]
             assert np.asarray(found) == pytest.approx(np.array(value), rel=1e-9, abs=1e-12)
     for name in ("surrogate_regret_bound", "expected_surrogate_regret_bound"):
-        assert name in end or getattr(policy, name) is None
+        assert name in end or "context_share" in run or getattr(policy, name) is None
 
 
 class TwoSided(Pair):
@@ -319,6 +322,153 @@ def test_a_period_and_groups_have_their_certificate() -> None:
     p, q = 0.5 * w / (w @ policy.accounts), 0.5 * parts / policy.context_accounts
     best = (totals * (p[[0, 1, 0]] + q[:, None])).max(axis=1).sum()
     assert p @ entry + q @ paid + best <= metrics.welfare_certificate(policy)
+
+
+# the promise
+
+
+class Promised(TwoSided):
+    """A policy with a promise and its oracle."""
+
+    def __init__(self, groups: str, alpha: float, theta: float, share: float) -> None:
+        self.kind, terms = "adaptive full", GROUPS[groups]
+        labels = terms.get("labels", list(range(3)))
+        sides = {"alpha": alpha, "context_weight": theta, "context_share": share}
+        of_policy = Groups(**terms) if terms else None
+        self.policy = AlphaFairAdaptive(2, len(labels), feedback="full", seed=1, groups=of_policy, **sides)
+        books = naive_alpha.Books(labels, terms.get("entitlements"), terms.get("pull_floor", 0.0))
+        self.oracle = naive_two_sides.Promise(2, books, **sides)
+        self.pooled, self.waiting = "labels" in terms, []
+
+    def check(self) -> None:
+        owed = [self.oracle.debt(context) for context in range(self.policy.n_contexts)]
+        assert self.policy.context_debts == pytest.approx(owed, rel=1e-9, abs=1e-9)
+        assert self.policy.context_accounts == pytest.approx(self.oracle.sides.u, rel=1e-12)
+        assert self.policy.context_share_bound >= self.oracle.debt_bound() * (1 - 1e-12)
+        if self.policy.context_weight == 0.0:
+            u = self.oracle.surrogate_regret_bound
+            assert self.policy.surrogate_regret_bound == pytest.approx(u, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("groups", "alpha", "theta", "share"), sampled(GROUPS, (0.5, 1.0, 2.0), (0.0, 0.3), (0.25, 0.4), every=5)
+)
+def test_a_promise_matches_the_oracle(groups: str, alpha: float, theta: float, share: float) -> None:
+    pair, rng = Promised(groups, alpha, theta, share), np.random.default_rng(4)
+    contexts, rewards = make_rounds("smooth", 40, 2, 5, 9)
+    for t in range(40):
+        policy = pair.policy
+        if t == 10:
+            pair.admit("new", 2.0 if theta else None)
+        if t == 18:
+            pair.new_period(0.5)
+        if t == 22:
+            pair.retire(0)
+        if t == 26:
+            policy.grow(n_contexts=3)
+            pair.oracle.grow(3)
+        if t == 32:
+            pair.policy = policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
+        context = 2 if t > 26 and t % 3 == 0 else contexts[t]
+        mask = np.arange(policy.n_arms) != rng.integers(1, policy.n_arms) if t % 7 == 0 else None
+        pair.round(context, np.append(rewards[t], 0.4)[: policy.n_arms], mask, late=t % 6 == 1)
+        pair.check()
+        assert policy.context_debts.max() <= policy.context_share_bound * (1 + ROUNDING)
+        if t in (14, 30):
+            pair.settle()
+    pair.settle()
+    pair.check()
+
+
+FLOORS = {"none": None, "arms": Groups(pull_floor=0.05), "groups": Groups(["a", "b", "a", "b"], pull_floor={"a": 0.2})}
+
+
+@pytest.mark.parametrize("floors", FLOORS)
+@pytest.mark.parametrize("kind", ["punishing", "dying", "rich", "random"])
+def test_a_promise_is_kept_in_every_round(kind: str, floors: str) -> None:
+    """Theorem 2, whatever the rewards; and D rises near it, so that a third of the constant would be too little."""
+    most = 0.0
+    for seed, share in enumerate((0.3, 0.6, 0.75)):
+        policy = AlphaFairAdaptive(
+            2, 4, alpha=1.0, feedback="full", seed=seed, context_share=share, groups=FLOORS[floors],
+            context_weight=0.25 * (seed % 2),
+        )  # fmt: skip
+        bound, rng, n = policy.context_share_bound, np.random.default_rng(seed), policy.n_arms
+        keep = {"none": 1.0, "arms": 0.8, "groups": 0.8}[floors]
+        eta = brentq(lambda eta, part=share / keep: math.log1p(eta) / eta - part, 1e-9, 1e9)
+        assert bound == pytest.approx(share + keep * math.log(8) / eta, rel=1e-9)
+        for t in range(80):
+            context = int(rng.integers(2)) if kind != "rich" or t % 4 == 0 else 0
+            decision = policy.choose(context)
+            p = decision.probabilities
+            given = {
+                "punishing": (np.arange(n) == p.argmin()).astype(float),
+                "dying": np.where(np.arange(n) >= t * n // 80, 1.0, 0.0) * rng.random(n),
+                "rich": rng.random(n) * (1.0 if context == 0 else 0.02),
+                "random": (rng.random(n) < 0.3).astype(float),
+            }[kind]
+            policy.update(decision, given)
+            assert policy.context_debts.max() <= bound * (1 + ROUNDING)
+            most = max(most, policy.context_debts.max() / bound)
+        assert policy.context_share_bound == bound
+    assert kind != "punishing" or most > 0.3
+
+
+def test_a_promise_counts_from_when_it_is_made() -> None:
+    policy, rng = (
+        AlphaFairAdaptive(2, 3, alpha=1.0, feedback="full", seed=0, context_weight=0.5),
+        np.random.default_rng(0),
+    )
+    for t in range(20):
+        policy.update(policy.choose(t % 2), rng.random(3))
+    assert policy.context_debts is policy.context_share_bound is None
+    policy.set_sides(context_share=0.6)
+    assert policy.context_debts.tolist() == [0.0, 0.0]
+    bound = policy.context_share_bound
+    for t in range(20):
+        policy.update(policy.choose(t % 2), rng.random(3))
+        assert policy.context_debts.max() <= bound
+    policy.set_sides(context_weight=0.0, context_share=0.9)  # owed more at once: the bound counts it
+    assert policy.context_debts.max() > 0.0
+    assert policy.context_share_bound == pytest.approx(
+        0.9 + math.log(6) / brentq(lambda eta: math.log1p(eta) / eta - 0.9, 1e-9, 1e9) + policy.context_debts.max()
+    )
+    policy.set_sides(context_share=0.0)
+    assert (policy.context_debts, policy.context_accounts, policy.settings.get("context_share")) == (None, None, None)
+
+
+def test_promises_without_room_are_refused() -> None:
+    left = "context_share must be below 0.7, what the floors leave; got 0.7. Lower the floors or the share."
+    for groups in (Groups(pull_floor=0.1), Groups(["a", "b", "b"], pull_floor={"b": 0.3})):
+        policy = AlphaFairAdaptive(2, 3, feedback="full", groups=groups, context_share=0.6)
+        with pytest.raises(InvalidArgument) as problem:
+            policy.set_sides(context_share=0.7)
+        assert str(problem.value).startswith(left[:32])
+        with pytest.raises(InvalidArgument, match="what the floors leave"):
+            AlphaFairAdaptive(2, 3, feedback="full", groups=groups, context_share=0.71)
+    policy = AlphaFairAdaptive(2, 3, feedback="full", groups=Groups(pull_floor=0.1), context_share=0.6)
+    with pytest.raises(InvalidArgument, match="what the floors leave"):
+        policy.grow(n_arms=4)
+    with pytest.raises(InvalidArgument, match="what the floors leave"):
+        policy.set_groups(Groups(pull_floor=0.15))
+    assert (policy.n_arms, policy.context_share) == (3, 0.6)
+    with pytest.raises(InvalidArgument) as problem:
+        AlphaFairAdaptive(2, 3, feedback="full", context_share=1)
+    assert (
+        str(problem.value)
+        == "context_share must be a number in [0, 1); got 1. Pass alpha=0 to serve every context its best."
+    )
+
+
+def test_eta_of_the_promise() -> None:
+    cases = json.loads((ROOT / "tests" / "fixtures" / "golden-two-sides.json").read_text())["eta"]
+    for case in cases:
+        keep = 1 - case["n_arms"] * case["pull_floor"]
+        assert rate_of(case["context_share"] / keep) == pytest.approx(case["eta"], rel=1e-9)
+        groups = Groups(pull_floor=case["pull_floor"]) if case["pull_floor"] else None
+        share = {"context_share": case["context_share"], "groups": groups}
+        policy = AlphaFairAdaptive(1, case["n_arms"], feedback="full", **share)
+        assert policy.context_share_bound == pytest.approx(case["context_share_bound"], rel=1e-9)
 
 
 # whole runs, logs and changes

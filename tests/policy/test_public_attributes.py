@@ -49,12 +49,13 @@ KEEPS = {"snapshot", "restore", "fresh"}
 OF_ITS_CLASS = {"traits", "algorithm", "welfare_algorithm"}
 RUNS_IT = {"stepper"}
 SIDES = {"context_weight", "context_weights", "context_accounts", "context_entry_accounts"}  # of policies fair to both
-CHANGES_THEM = {"set_sides", "sides_algorithm"}
+PROMISE = {"context_share", "context_debts", "context_share_bound"}
+CHANGES_THEM = {"set_sides", "sides_algorithm", "promise_algorithm"}
 
 
 def test_a_policy_shows_what_its_users_need() -> None:
     shown = {name for name in dir(AlphaFairAdaptive(2, 3)) if not name.startswith("_")}
-    assert shown == FACTS | LEARNED | DOES | KEEPS | OF_ITS_CLASS | RUNS_IT | SIDES | CHANGES_THEM | {
+    assert shown == FACTS | LEARNED | DOES | KEEPS | OF_ITS_CLASS | RUNS_IT | SIDES | PROMISE | CHANGES_THEM | {
         "features_of",
         "regressor",
     }
@@ -73,6 +74,7 @@ def test_others_add_little_of_their_own() -> None:
             - OF_ITS_CLASS
             - RUNS_IT
             - SIDES
+            - PROMISE
             - CHANGES_THEM
             - {*inspect.signature(kind).parameters}
         )

@@ -35,12 +35,12 @@ def trained(policy: BasePolicy, **more: Any) -> BasePolicy:
 
 
 def documented(
-    kind: type[BasePolicy], feedback: str, alpha: float | None = 0.5, *, sided: bool = False
+    kind: type[BasePolicy], feedback: str, alpha: float | None = 0.5, *, sides: str = ""
 ) -> dict[str, tuple[int, ...]]:
     """What the page says about a policy, of these sizes."""
     page = snapshots.of_policies()
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
-    which = "fair to contexts" if sided else "alpha < 1" if alpha is None or alpha < 1 else "alpha from 1 on"
+    which = sides or ("alpha < 1" if alpha is None or alpha < 1 else "alpha from 1 on")
     titles = [", ".join([kind.__name__, *more]) for more in ([], [which], [f"{feedback} feedback", which])]
     titles.append(f"{kind.__name__}, {feedback} feedback")
     section = next((sections[title] for title in titles if title in sections), None)
@@ -76,7 +76,9 @@ def test_every_meaning_belongs_to_an_entry() -> None:
 @pytest.mark.parametrize(("kind", "settings"), MADE)
 def test_a_snapshot_has_these_entries_and_no_others(kind: type[BasePolicy], settings: dict[str, Any]) -> None:
     policy = trained(kind(5, 7, **settings))
-    said = documented(kind, policy.feedback.value, policy.alpha, sided=policy.context_weight > 0.0)
+    sides = "fair to contexts" if policy.context_weight > 0.0 else ""
+    sides = "with a promise to contexts" if policy.context_share > 0.0 else sides
+    said = documented(kind, policy.feedback.value, policy.alpha, sides=sides)
     said.pop("earned", None)  # only where arms share accounts
     accounts = 0 if policy.accounts is None else 1 if policy.accounts.ndim == 1 else 5
     assert found(policy) == {**said, "live": (7,), "retired_accounts": (accounts, 7), "entry_accounts": (accounts, 7)}

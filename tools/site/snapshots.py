@@ -88,6 +88,12 @@ MEANINGS = {
     "context_rounds": "n_j, the rounds of the context; a period carries a part of them",
     "context_part": "q_j, the fixed weight of the context; 0 if contexts are weighed by their rounds",
     "weighed": "t, the sum of n_j",
+    "context_base": "U_j when the promise was made: C_j is U_j minus this",
+    "context_totals": "V_ji, the rewards of the arm in rounds of the context; predictions with bandit feedback",
+    "excursion_gains": "G_i, the rewards of the arm since the context is served by its own experts",
+    "adviser_gain": "G_A, those of the arms with the largest prediction",
+    "in_excursion": "1 while the context is owed something, else 0",
+    "shortfall": "what the bound on debts adds: the debt at a change of arms, and what late and masked decisions lost",
     "scarcest": "the context with the largest q_l/U_l",
     "context_logs": "the sum of n_j ln U_j, or of q_j ln U_j with fixed weights",
     # Hedge and FairCB
@@ -134,8 +140,9 @@ class Entry(NamedTuple):
 def algorithms() -> Iterator[tuple[type[BasePolicy], str, Algorithm]]:
     """Every class, the feedback where it has several and the alpha where that matters, and its algorithm."""
     for kind in CLASSES.values():
-        sides = getattr(kind, "sides_algorithm", None)
-        kinds = (kind.algorithm, "alpha < 1"), (kind.welfare_algorithm, "alpha from 1 on"), (sides, "fair to contexts")
+        sides, promise = (getattr(kind, name, None) for name in ("sides_algorithm", "promise_algorithm"))
+        kinds = [(kind.algorithm, "alpha < 1"), (kind.welfare_algorithm, "alpha from 1 on")]
+        kinds += [(sides, "fair to contexts"), (promise, "with a promise to contexts")]
         for found, alpha in kinds:
             alpha = alpha if kind.welfare_algorithm is not None else ""
             if isinstance(found, Algorithm):

@@ -75,7 +75,7 @@ from alphafair.math.predictor import (
     start_predictor,
     teach,
 )
-from alphafair.math.two_sides import check_sides, pay_context, start_sides, sum_logs, write_prices
+from alphafair.math.two_sides import carry_sides, check_sides, pay_context, start_sides, sum_logs, write_prices
 from alphafair.math.utility import (
     admit_accounts,
     check_slopes,
@@ -752,6 +752,7 @@ TWO_SIDED = replace(
     new_period=new_two_sided_period,
     check=check_two_sided,
     of_sides=of_sides,
+    carry=lambda memory, carry: carry_sides(*of_sides(memory), carry),
     sides_changed=find_scarcest,
 )
 

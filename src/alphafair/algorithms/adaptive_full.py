@@ -38,6 +38,7 @@ from alphafair.math.floors import (
     at_stake,
     earn_together,
     favorites_of_groups,
+    keep_floors,
     mask_and_keep_floors,
     price_units,
 )
@@ -70,7 +71,22 @@ from alphafair.math.predictor import (
     start_predictor,
 )
 from alphafair.math.slates import draw_slate as draw_from
-from alphafair.math.two_sides import check_sides, joint_welfare, pay_context, start_sides, sum_logs, write_prices
+from alphafair.math.two_sides import (
+    carry_promise,
+    carry_sides,
+    check_sides,
+    debt_of,
+    joint_welfare,
+    keep_accounts_of_promise,
+    pay_context,
+    rate_of,
+    restart_excursions,
+    start_sides,
+    sum_logs,
+    write_excursion,
+    write_favorites,
+    write_prices,
+)
 from alphafair.math.utility import (
     admit_accounts,
     check_slopes,
@@ -101,6 +117,28 @@ N2 = positions(N1, *two_sides.TOTALS._fields)  # with a second side, for every a
 K2 = positions(K1, *two_sides.OWN._fields)
 T2 = positions(T, "price")
 P2 = positions(predictor.PARTS, "money")
+K3 = positions(K2, *[name for name in two_sides.IN_DEBT._fields if name not in two_sides.OWN._fields])  # with a promise
+C3 = positions(C, "context_totals", "excursion_gains")
+T3 = positions(T2, "favorites", "served")
+P3 = positions(P2, "rate")
+
+
+@kernel
+def owes(memory, context):
+    """Whether less than the promise was given to a context."""
+    own, rows = memory.context_scalars[context, K2.context_account :], memory.contexts[context]
+    return debt_of(memory.settings, own, rows[C3.context_totals]) > 0.0
+
+
+@kernel
+def prepare_excursion(memory, context):
+    """Write the distribution of a context in debt, with floors, to `served`."""
+    if owes(memory, context):
+        own, rows = memory.context_scalars[context, K2.context_account :], memory.contexts[context]
+        favorites, served = memory.scratch[T3.favorites], memory.scratch[T3.served]
+        write_favorites(memory.scratch[T.predicted], favorites)
+        write_excursion(memory.parts[P3.rate], own, rows[C3.excursion_gains], favorites, served)
+        keep_floors(memory.groups, served)
 
 
 @kernel
@@ -112,6 +150,8 @@ def prepare(memory, context):
         slope = memory.scratch[T2.price]
         totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
         memory.parts[P2.money] = write_prices(memory.groups, memory.arms, memory.settings, totals, own, slope)
+    if SIDES and memory.settings[S.context_share] > 0.0:
+        prepare_excursion(memory, context)
     n, best, ties = scores.shape[0], 0.0, 0.0
     for i in range(n):
         scores[i] = slope[i] * predicted[i]
@@ -149,6 +189,9 @@ def draw(memory, context, uniform, out):
     floor, keep = held_back(memory.groups)
     for i in range(out.shape[0]):
         out[i] = floor + keep * ((1.0 - h) * scores[i] + h * x[i])
+    if SIDES and memory.settings[S.context_share] > 0.0 and owes(memory, context):
+        for i in range(out.shape[0]):
+            out[i] = memory.scratch[T3.served, i]
     arm = draw_arm(out, uniform)
     return arm, out[arm]
 
@@ -246,9 +289,27 @@ def predict_and_earn(memory, context, probabilities, rewards):
             paid = 0.0
             for i in range(n):
                 paid += probabilities[i] * rewards[i]
+            if memory.settings[S.context_share] > 0.0:
+                keep_promise(memory, context, probabilities, rewards)
             pay_context(memory.settings, numbers[N2.weighed :], own[K2.context_account :], paid)
     else:
         earn_together(memory.groups, memory.arms, A.earned, memory.settings, 1.0, probabilities, rewards)
+
+
+@kernel
+def keep_promise(memory, context, probabilities, rewards):
+    """Add a round to what is kept for the promise."""
+    rows, scratch = memory.contexts[context], memory.scratch
+    keep_accounts_of_promise(
+        memory.settings,
+        memory.context_scalars[context, K2.context_account :],
+        rows[C3.context_totals],
+        rows[C3.excursion_gains],
+        scratch[T3.favorites],
+        scratch[T3.served],
+        probabilities,
+        rewards,
+    )
 
 
 @kernel
@@ -358,6 +419,61 @@ def admit_two_sided(memory: Any, n_kept: int, some_left: bool, entries: Vector) 
     restart(memory, N2, K2)
 
 
+def write_rate(memory: Any) -> None:
+    """Compute eta of excursions, for the promise and what floors leave."""
+    memory.parts[P3.rate] = rate_of(memory.settings[S.context_share] / memory.groups.numbers[F.unpromised])
+
+
+def start_promise(memory: Any) -> None:
+    """Open accounts of 1; both have equal weight."""
+    start_on_welfare_with_predictor(memory)
+    write_rate(memory)
+
+
+def begin_excursions_anew(memory: Any) -> None:
+    """After a change of arms, floors or the promise."""
+    write_rate(memory)
+    rows = memory.contexts
+    restart_excursions(memory.settings, of_sides(memory)[2], rows[:, C3.context_totals], rows[:, C3.excursion_gains])
+
+
+def change_promise(memory: Any) -> None:
+    """After a change of alpha, of a context weight, of weights, of floors or of the promise."""
+    change_two_sided(memory)
+    begin_excursions_anew(memory)
+
+
+def admit_with_promise(memory: Any, n_kept: int, some_left: bool, entries: Vector) -> None:
+    """Admit arms, with nothing earned in any context."""
+    if memory.settings[S.context_weight] > 0.0:
+        admit_two_sided(memory, n_kept, some_left, entries)
+    else:
+        admit_on_welfare(memory, n_kept, some_left, entries)
+    begin_excursions_anew(memory)
+
+
+def reopen_with_promise(memory: Any, columns: Any) -> None:
+    """Recompute slopes; without a context weight the bound is in units of the first welfare."""
+    if memory.settings[S.context_weight] > 0.0:
+        reopen_relative(memory, N2.unit)
+    else:
+        reopen_on_welfare(memory, N2)
+
+
+def carry_with_promise(memory: Any, carry: float) -> None:
+    """Start a period: what contexts were given, and what they were promised, count `carry`."""
+    own = of_sides(memory)[2]
+    carry_promise(own, memory.contexts[:, C3.context_totals : C3.excursion_gains + 1], carry)
+    carry_sides(*of_sides(memory), carry)
+
+
+def context_share_bound(memory: Any) -> float:
+    """Return sigma + keep ln(2N)/eta, plus what changes and late or masked decisions cost, the most of any context."""
+    n, rate, lost = memory.arms.shape[1], memory.parts[P3.rate], memory.context_scalars[:, K3.shortfall].max()
+    bound = memory.settings[S.context_share] + memory.groups.numbers[F.unpromised] * math.log(2.0 * n) / rate
+    return float(bound + max(0.0, lost))
+
+
 def check_two_sided(memory: Any) -> str | None:
     """Check the same, and the accounts of contexts."""
     return check_memory(memory) or check_sides(*of_sides(memory)[1:])
@@ -417,6 +533,16 @@ TWO_SIDED = replace(
     new_period=lambda memory: restart(memory, N2, K2),
     check=check_two_sided,
     of_sides=of_sides,
+    carry=lambda memory, carry: carry_sides(*of_sides(memory), carry),
+)
+PROMISE = replace(
+    TWO_SIDED,
+    layout=Layout(S, N2, A, K3, C3, T3, P3, only_with_groups="earned"),
+    start=start_promise,
+    admit=admit_with_promise,
+    reopen=reopen_with_promise,
+    alpha_changed=change_promise,
+    carry=carry_with_promise,
 )
 
 
@@ -431,7 +557,7 @@ def surrogate_regret_bound(memory: Any) -> float | None:
         return None
     if memory.settings[S.context_weight] > 0.0:
         return bound_on_joint_welfare(numbers, N1) if memory.settings[S.fixed_weights] > 0.0 else None
-    if alpha >= 1.0:
+    if memory.settings[S.on_welfare] > 0.0:
         return in_slopes(numbers, N1, alpha)
     roots = 2.0 * (own[:, K.reach] * np.sqrt(own[:, K.squared_norms])).sum() + own[:, K.closed_roots].sum()
     return float(roots + np.sqrt(2.0 * numbers[N.spread]) + numbers[N.drift])

@@ -48,7 +48,15 @@ from alphafair.math.gradient_ascent import (
     within_cap,
 )
 from alphafair.math.slates import draw_slate as draw_from
-from alphafair.math.two_sides import check_sides, joint_welfare, pay_context, start_sides, sum_logs, write_prices
+from alphafair.math.two_sides import (
+    carry_sides,
+    check_sides,
+    joint_welfare,
+    pay_context,
+    start_sides,
+    sum_logs,
+    write_prices,
+)
 from alphafair.math.utility import (
     ACCOUNT,
     account_settings,
@@ -389,6 +397,7 @@ class AlphaFair(TwoSided):
         check=check_two_sided,
         new_period=lambda memory: restart(memory, N2, K2),
         of_sides=of_sides,
+        carry=lambda memory, carry: carry_sides(*of_sides(memory), carry),
     )
 
     def __init__(

@@ -33,6 +33,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
         "two": {"alpha": 2.0, "feedback": "full"},
         "max-min": {"alpha": math.inf, "feedback": "bandit"},
         "two-sided": {"alpha": 1.0, "feedback": "full", "context_weight": 0.25},
+        "promise": {"alpha": 0.5, "feedback": "full", "context_share": 0.7},
         "two-sided-bandit": {"alpha": 1.0, "feedback": "bandit", "context_weight": 0.25},
     }
 
@@ -66,6 +67,9 @@ class AlphaFairAdaptive(TwoSided):
         Slates are then not possible.
     context_weights
         Positive weights of contexts, with which bounds hold. None: the part of all rounds so far.
+    context_share
+        A promise to every context, in [0, 1): this part of the rewards of its best arm, at any time and whatever the
+        rewards are, but for `context_share_bound`. Full information only.
     n_features
         Number of features of a round; 0 for none. `choose` then needs them: `choose(context, features=z)`.
     features_of
@@ -112,6 +116,8 @@ class AlphaFairAdaptive(TwoSided):
         Feedback.BANDIT: adaptive_slates.TWO_SIDED,
     }
 
+    promise_algorithm: ClassVar[Any] = {Feedback.FULL: adaptive_full.PROMISE}
+
     def __init__(
         self,
         n_contexts: int,
@@ -122,6 +128,7 @@ class AlphaFairAdaptive(TwoSided):
         groups: Groups | Labels | None = None,
         context_weight: float = 0.0,
         context_weights: ArrayLike | None = None,
+        context_share: float = 0.0,
         n_features: int = 0,
         features_of: Literal["context", "arms"] = "context",
         regressor: Any = None,
@@ -132,7 +139,7 @@ class AlphaFairAdaptive(TwoSided):
         self.n_features = validate.integer("n_features", n_features, low=0)
         self.features_of = validate.choice("features_of", features_of, ("context", "arms"))
         settings: dict[str, Any] = {"alpha": self.alpha, "feedback": self.feedback.value}
-        settings |= side_settings(n_contexts, context_weight, context_weights)
+        settings |= side_settings(n_contexts, context_weight, context_weights, context_share)
         self._check_sides(settings)
         if self.n_features:
             settings |= {"n_features": self.n_features, "features_of": self.features_of}
@@ -193,6 +200,18 @@ class AlphaFairAdaptive(TwoSided):
         if self.feedback is Feedback.BANDIT:
             return int(self._memory.scalars[adaptive_bandit.N.most_shown])
         return max(1, int(self._memory.context_scalars[:, adaptive_full.K.shown].max()))
+
+    @property
+    def context_share_bound(self) -> float | None:  # type: ignore[override]
+        """An upper bound of every debt of `context_debts`, with full information; None without a promise.
+
+        sigma + keep ln(2N)/eta, with ln(1+eta)/eta = sigma/keep and keep what floors leave. Debts at the last change of
+        arms, floors or the promise, and what late and masked decisions lost in a context that was owed, are added.
+        """
+        if self.feedback is Feedback.BANDIT or self.context_share == 0.0:
+            return None
+        with self._lock:
+            return adaptive_full.context_share_bound(self._memory)
 
     @property
     def surrogate_regret_bound(self) -> float | None:  # type: ignore[override]

@@ -65,6 +65,7 @@ class Algorithm:
     groups_changed: Callable[[Memory], None] | None = None  # arms were added or retired in groups that share accounts
     alpha_changed: Callable[[Memory], None] | None = None
     of_sides: Callable[[Memory], tuple[Any, Any, Any]] | None = None  # accounts of contexts: `alphafair.math.two_sides`
+    carry: Callable[[Memory, float], None] | None = None  # at a new period, of what belongs to contexts
     sides_changed: Callable[[Memory], None] | None = None  # accounts of contexts were changed outside the kernels
     new_period: Callable[[Memory], None] | None = None  # start the bounds anew; accounts have their new values
     check: Callable[[Memory], str | None] = lambda memory: (

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair.math.two_sides import carry_sides
 from alphafair.math.utility import ACCOUNT
 from alphafair.policy.algorithm import Algorithm
 from alphafair.policy.group_accounts import Books, GroupAccounts
@@ -102,8 +101,8 @@ def new_period(learned: LearnedState, carry: float) -> None:
         learned.groups.new_period(learned, carry)
     else:
         learned.new_period(carry)
-    if algorithm.of_sides is not None:
-        carry_sides(*algorithm.of_sides(learned.memory), carry)
+    if algorithm.carry is not None:
+        algorithm.carry(learned.memory, carry)
     if algorithm.new_period is not None:
         algorithm.new_period(learned.memory)
     elif algorithm.reopen is not None:

@@ -103,6 +103,9 @@ class Policy(Protocol):
     trust: float | None = None  # the weight of predictions that also count the rewards of others; None before the first
     context_weight: float = 0.0  # the weight of contexts beside arms in its objective; 0: it is fair to arms alone
     context_weights: list[float] | None = None  # fixed weights of contexts, if it has them
+    context_share: float = 0.0  # the part of the rewards of its best arm that every context is promised
+    context_debts: Vector | None = None  # what every context is owed, with a promise
+    context_share_bound: float | None = None  # an upper bound of every debt, where it is known
     context_accounts: Vector | None = None  # 1 + the rewards in every context, if it is fair to contexts too
     context_entry_accounts: Vector | None = None  # the same at the start of this period
     surrogate_regret_bound: float | None = None  # for `metrics.regret_certificate`

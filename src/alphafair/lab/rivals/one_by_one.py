@@ -8,7 +8,7 @@ the policy would avoid, since it can have its favorites only once.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -16,14 +16,24 @@ from alphafair.algorithms import AlphaFairAdaptive, adaptive_bandit
 from alphafair.values import Feedback, Policy, Stream, Trace
 
 
+def variants(n_contexts: int, n_arms: int) -> dict[str, dict[str, Any]]:
+    """Return the settings to test, by name: those with bandit feedback and one side."""
+    every = AlphaFairAdaptive.traits.variants(n_contexts, n_arms)
+    sides = {"context_weight", "context_share"}
+    return {name: each for name, each in every.items() if each["feedback"] == "bandit" and not sides & {*each}}
+
+
 class AdaptiveOneByOne(AlphaFairAdaptive):
     """`AlphaFairAdaptive` under bandit feedback without its slates."""
 
     name: ClassVar[str] = "adaptive-one-by-one"
     feedback = Feedback.BANDIT
-    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), slates=False, style=("#332288", "p"))
+    traits = replace(
+        AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), slates=False, style=("#332288", "p"), variants=variants
+    )
     algorithm: ClassVar = {Feedback.BANDIT: adaptive_bandit.ALGORITHM}
     sides_algorithm: ClassVar = None
+    promise_algorithm: ClassVar = None
     welfare_algorithm: ClassVar = {Feedback.BANDIT: adaptive_bandit.ON_WELFARE}
 
     def __init__(
