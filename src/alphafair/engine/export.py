@@ -133,12 +133,12 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
 
     with store.reader() as reader:
         rows, labels = questions.rewarded(reader, experiment.key, latest), questions.labels(reader, experiment.key)
-    seen = [shown for number, row in enumerate(rows) for shown in _shown(number, row)]
+    parted = experiment.has_slates or experiment.full
+    seen = [shown for number, row in enumerate(rows) for shown in _shown(number, row)] if parted else rows
     if not seen:
         repair = "Wait for the first reward: a log has decisions with rewards only."
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    columns = map(list, zip(*seen, strict=True))
-    contexts, arms, rewards, propensities, at, versions, masks, features, slots, decisions = columns
+    contexts, arms, rewards, slots, propensities, at, versions, masks, features, _, decisions = zip(*seen, strict=True)
     over_time, others, declared = ArmsOverTime(experiment), dict[str, Any](), features_of(experiment)
     if declared is not None:
         numbers = np.frombuffer(b"".join(features), dtype="<f8").reshape(-1, len(declared.names))
@@ -161,17 +161,20 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
 def _shown(number: int, row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield the shown arms of a row of `questions.rewarded`, or none if the reward of one is missing.
 
+    A row of it has the arm's reward, then its slot in place of all rewards, and the number of the decision at the end.
     The propensity of an arm of a slate is that of its slot, as slots are shuffled: its own divided by their number.
     """
-    context, arm, reward, full, propensity, *rest, blob, by_slot = row
+    context, arm, reward, found, propensity, *rest, blob, _ = row
     slate = Slate(1, (arm,), (propensity,)) if blob is None else Slate.from_bytes(blob)
-    if full is not None:
-        rewards = np.frombuffer(full, dtype="<f8")[list(slate.arms)].tolist()
+    if found is None:
+        rewards = [reward]
+    elif isinstance(found, bytes):
+        rewards = np.frombuffer(found, dtype="<f8")[list(slate.arms)].tolist()
     else:
-        rewards = [reward] if by_slot is None else list(by_slot)
+        rewards = list(found)
     if not np.isnan(rewards).any():
         for slot, (each, p) in enumerate(zip(slate.arms, slate.propensities, strict=True)):
-            yield context, each, rewards[slot], p / len(slate.arms), *rest, slot + 1, number
+            yield context, each, rewards[slot], slot + 1, p / len(slate.arms), *rest, blob, number
 
 
 def checked_format(experiment: Exported, format: str | None) -> str:

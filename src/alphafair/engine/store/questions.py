@@ -554,8 +554,8 @@ def decision_time(store: Store, key: int, position: int) -> int | None:
 def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[Any, ...]]:
     """Return what `read_log` takes of the decisions that have a reward: with `latest`, only of so many, the last ones.
 
-    That is context, arm, reward, rewards, propensity, at, policy_version, available, features and slate, and of slates
-    without full information the rewards by slot.
+    That is context, arm, reward, rewards, propensity, at, policy_version, available, features, slate and event. Rewards
+    are those of all arms as bytes under full information, and those by slot as an array of other slates.
     """
     fields = "d.context, d.arm, {}, d.propensity, d.at, d.policy_version, d.available, d.features, d.slate, d.event"
     question = f"""select {fields.format("r.reward, r.rewards")} from decision d join reward r on r.decision = d.event
@@ -564,7 +564,7 @@ def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[An
         and exists (select 1 from slate_reward s where s.decision = d.event and s.rewards is not null)
         order by d.event desc limit :limit"""
     limit, values = LATEST if latest is None else latest, between(store, key, 0, LATEST)
-    found = [(*row, None) for row in store.rows(question, limit=limit, **values)]
+    found = store.rows(question, limit=limit, **values)
     if slates := store.rows(of_slates, limit=limit, **values) if has_slates(store) else []:
         settled = settlements(store, key, 0, LATEST, LATEST)
         for row in slates:
@@ -572,9 +572,10 @@ def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[An
             rewards = slate.without_rewards
             for each in settled[row[-1]]:
                 rewards = joined(rewards, each.rewards)
-            found.append((*row, rewards))
-        found = heapq.nlargest(min(limit, len(found)), found, key=lambda row: row[-2])
-    return [(*row[:-2], row[-1]) for row in reversed(found)]
+            found.append((*row[:3], rewards, *row[4:]))
+        found = heapq.nlargest(min(limit, len(found)), found, key=lambda row: row[-1])
+    found.reverse()
+    return found
 
 
 # saved states
