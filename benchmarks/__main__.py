@@ -29,6 +29,7 @@ SECTIONS = (
     "startup",
     "image",
     "service",
+    "features",
     "shares",
     "page",
     "client",

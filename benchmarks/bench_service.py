@@ -142,10 +142,22 @@ def begin(port: int) -> None:
 
 
 def load(
-    port: int, kind: str, *, seconds: float = SECONDS, connections: int = CONNECTIONS, rate: float | None = None
+    port: int,
+    kind: str,
+    *,
+    seconds: float = SECONDS,
+    connections: int = CONNECTIONS,
+    rate: float | None = None,
+    experiment: str = "bench",
 ) -> dict[str, Any]:
     """Run the load generator and return its result; every answer must be 200."""
-    options = ["--connections", str(connections), *([] if rate is None else ["--rate", str(rate)])]
+    options = [
+        "--connections",
+        str(connections),
+        "--experiment",
+        experiment,
+        *([] if rate is None else ["--rate", str(rate)]),
+    ]
     command = [sys.executable, "-m", "benchmarks.load", str(port), kind, str(seconds), *options]
     folder = Path(__file__).parents[1]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=folder).stdout)

@@ -7,6 +7,7 @@ import numpy as np
 from alphafair import Stream, streams
 
 N_CONTEXTS, N_ARMS, ALPHA = 33, 19, 0.9
+N_FEATURES = 20
 
 
 def common(n_rounds: int) -> Stream:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import uvloop
 
-from benchmarks.jobs import N_CONTEXTS
+from benchmarks.jobs import N_CONTEXTS, N_FEATURES
 
 EXPERIMENT = "/v1/experiments/{}/"
 HEAD = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{}"
@@ -32,6 +32,15 @@ def decide_and_reward(prefix: str, path: str) -> Iterator[bytes]:
     """Decisions and rewards in turn."""
     for n in itertools.count():
         yield request(path + "decisions", f'{{"context":"c{n * 7 % N_CONTEXTS}","id":"{prefix}-{n}"}}')
+        yield request(path + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
+
+
+def described(prefix: str, path: str) -> Iterator[bytes]:
+    """The same with features of every decision."""
+    features = [json.dumps({f"f{k}": (n + k) / 10 for k in range(N_FEATURES)}) for n in range(10)]
+    for n in itertools.count():
+        body = f'{{"context":"c{n * 7 % N_CONTEXTS}","id":"{prefix}-{n}","features":{features[n % 10]}}}'
+        yield request(path + "decisions", body)
         yield request(path + "rewards", f'{{"id":"{prefix}-{n}","reward":{n % 2}}}')
 
 
@@ -68,6 +77,7 @@ def with_key(requests: Iterator[bytes], key: str) -> Iterator[bytes]:
 KINDS = {
     "nothing": nothing,
     "decide_and_reward": decide_and_reward,
+    "described": described,
     "batches": batches,
     "metrics": metrics,
     "search": search,

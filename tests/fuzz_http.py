@@ -67,6 +67,7 @@ _PATHS = [
     *("http://localhost/health", "http://[::1]:80/ready", "localhost:80", "/v1/experiments/home/log?format=csv"),
     *("/v1/experiments/home/decisions", "/v1/experiments/home/rewards", "/v1/experiments/home/activations"),
     *("/v1/experiments/home/decisions/batch", "/v1/experiments/home/rewards/batch"),
+    *("/v1/experiments/told/decisions", "/v1/experiments/told/decisions/batch", "/v1/experiments/told/rewards"),
 ]
 _METHODS = [
     "GET",
@@ -92,7 +93,15 @@ _BODIES = [
     *(b'{"context": "v", "id": "slate", "k": 2}', b'{"context": "v", "k": 1e3}', b'{"context": "v", "k": -1}'),
     *(b'{"id": "slate", "reward": {"ada": 0.5}}', b'{"id": "slate", "reward": {"ada": 1e999, "": 0}}'),
     *(b'{"id": "slate", "reward": {}}', b'{"items": [{"context": "v", "k": 3}, {"context": "v", "k": null}]}'),
+    *(b'{"context": "v", "features": {"age": 31, "kind": "new"}}', b'{"context": "v", "features": {"age": 1e308}}'),
+    *(b'{"context": "v", "id": "told", "features": {"age": -5e-324}}', b'{"id": "told", "reward": 1}'),
+    b'{"items": [{"context": "v", "features": {"age": 0, "": []}}, {"context": "v", "features": {"age": true}}]}',
+    b'{"name": "new", "arms": ["a"], "features": {"age": "number?", "kind": ["a", "*"], "\\ud800": 3}}',
 ]
+EXPERIMENTS = (
+    b'{"name": "home", "arms": ["ada", "ben", "cyd"]}',
+    b'{"name": "told", "arms": ["ada", "ben"], "features": {"age": "number", "kind": ["new", "*"]}}',
+)
 _HEADERS = [
     *(
         "Host: localhost",
@@ -286,8 +295,8 @@ def main() -> None:
         server = subprocess.Popen(command, stderr=log)
         try:
             _wait_until_ready(port, server)
-            body = b'{"name": "home", "arms": ["ada", "ben", "cyd"]}'
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/experiments", body).close()
+            for body in EXPERIMENTS:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/experiments", body).close()
             n_sent, statuses, complaints, marks = 0, Counter[int](), list[str](), list[dict[str, float]]()
             start = time.monotonic()
             for part in range(PARTS):

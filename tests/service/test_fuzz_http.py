@@ -38,6 +38,7 @@ def test_random_bytes_cause_no_errors_and_no_leaks(tmp_path: Path, caplog: pytes
     caplog.set_level(logging.WARNING)
     with running(tmp_path / "shop.db") as shop:
         shop.engine.create("home", arms=ARMS)
+        shop.engine.create("told", arms=ARMS, features={"age": "number", "kind": ["new", "*"]})
         fuzz(shop.port, n_requests=4000, seed=1)
         n_tasks_before, n_files_before = settle(shop)
         memory = resident()

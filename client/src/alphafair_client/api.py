@@ -58,7 +58,7 @@ NextPeriodStart = Annotated[
 ]
 NextCarry = Annotated[float, Meta(ge=0.0, le=1.0, description="The carry of later periods, or of this new_period.")]
 Setting = bool | int | float | str
-FeatureType = str | Annotated[list[Label], Meta(min_length=2)]
+FeatureType = str | list[Label]
 Features = Annotated[
     dict[Label, FeatureType],
     Meta(

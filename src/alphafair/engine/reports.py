@@ -107,6 +107,7 @@ class DecisionStory(NamedTuple):
     available: NDArray[np.bool_]  # by arm
     probabilities: Vector | None  # as stored, under full information
     rewards: Vector | None  # of all arms, as stored
+    features: dict[str, float | str | None] | None  # by name
     changes_since: list[ChangeRecord]
     position: int  # of the last event of the experiment, now
 
@@ -211,6 +212,7 @@ class Reports:
     def probabilities_job(self, story: DecisionStory) -> ProbabilitiesJob:
         """Return the distribution that a decision was drawn from, to be recomputed by another process."""
         row = story.row
+        columns = story.at_that_time.encoded_features(row.features or b"")
         return ProbabilitiesJob(
             address=self._writers.store.address,
             experiment=story.at_that_time.key,
@@ -219,6 +221,7 @@ class Reports:
             context=row.context,
             available=None if row.available is None else tuple(story.available.tolist()),
             k=None if row.slate is None else row.slate.asked,
+            features=None if columns is None else tuple(columns[0].tolist()),
         )
 
 
@@ -359,9 +362,16 @@ def story_of(experiment: Experiment, row: FoundRow, changes: list[ChangeRecord],
         available,
         _vector(row.probabilities),
         _vector(row.rewards),
+        _values(experiment, row),
         [change for change in changes if change.position > row.position],
         position,
     )
+
+
+def _values(experiment: Experiment, row: FoundRow) -> dict[str, float | str | None] | None:
+    """Return the features of a decision by name."""
+    stored = _vector(row.features)
+    return None if stored is None or experiment.schema is None else experiment.schema.values(stored)
 
 
 def _vector(blob: bytes | None) -> Vector | None:

@@ -98,6 +98,11 @@ class FeatureSchema:
         }
 
     @cached_property
+    def _only_numbers(self) -> bool:
+        """Whether columns are what is stored."""
+        return all(kind == NUMBER for kind in self.declared.values())
+
+    @cached_property
     def _sources(self) -> tuple[NDArray[np.int64], Vector, NDArray[np.int64]]:
         """Of every column its feature, and the code it stands for; and the columns that are 1 where it is missing."""
         sources: list[int] = []
@@ -123,7 +128,15 @@ class FeatureSchema:
             if name not in self.declared:
                 allowed, repair = f"left out: declared are {validate.listed(self.names)}", "Features are declared once."
                 raise InvalidArgument(self._named(name), allowed, given[name], repair)
-        return np.array([self._stored(name, codes, given.get(name)) for name, codes in self._codes.items()])
+        most = validate.ANY_FEATURE
+        return np.array(
+            [
+                value
+                if codes is None and type(value := given.get(name)) is float and -most <= value <= most
+                else self._stored(name, codes, given.get(name))
+                for name, codes in self._codes.items()
+            ]
+        )
 
     def _stored(self, name: str, codes: dict[str, int] | None, value: Any) -> float:
         if codes is not None:
@@ -159,6 +172,8 @@ class FeatureSchema:
 
     def encoded(self, stored: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what a policy gets, of one decision or of many."""
+        if self._only_numbers:
+            return stored.copy()
         sources, codes, missing = self._sources
         own = stored[..., sources]
         found = np.where(codes >= 0.0, own == codes, own)
@@ -168,13 +183,22 @@ class FeatureSchema:
 
     def are_possible(self, stored: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which rows can be those of decisions."""
-        possible = np.ones(len(stored), dtype=np.bool_)
-        for kind, column in zip(self.declared.values(), stored.T, strict=True):
-            if isinstance(kind, tuple):
-                possible &= (column >= 0.0) & (column < len(kind)) & (column == np.floor(column))
-            else:
-                possible &= (np.abs(column) <= validate.ANY_FEATURE) | (np.isnan(column) & (kind == OPTIONAL))
-        return possible
+        low, high, optional, codes = self._limits
+        possible = (stored >= low) & (stored <= high)
+        possible[:, optional] |= np.isnan(stored[:, optional])
+        possible[:, codes] &= stored[:, codes] == np.floor(stored[:, codes])
+        return np.asarray(possible.all(axis=1))
+
+    @cached_property
+    def _limits(self) -> tuple[Vector, Vector, NDArray[np.int64], NDArray[np.int64]]:
+        """The least and the largest stored number of every feature, which may be missing, and which are categories."""
+        kinds, most = [*self.declared.values()], validate.ANY_FEATURE
+        return (
+            np.array([0.0 if isinstance(kind, tuple) else -most for kind in kinds]),
+            np.array([len(kind) - 1.0 if isinstance(kind, tuple) else most for kind in kinds]),
+            np.array([k for k, kind in enumerate(kinds) if kind == OPTIONAL], dtype=np.int64),
+            np.array([k for k, kind in enumerate(kinds) if isinstance(kind, tuple)], dtype=np.int64),
+        )
 
 
 def _as_float(value: Any) -> float:

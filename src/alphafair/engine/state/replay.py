@@ -40,6 +40,7 @@ from alphafair.engine.store.ledger import N_ORIGINS, PARTLY, Change, EventColumn
 from alphafair.engine.store.slates import SlateEvent
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.policy import archive
+from alphafair.policy.loops import DRAW, LEARN
 from alphafair.values import State, Vector
 
 CHUNK = 100_000  # events read at a time
@@ -131,7 +132,7 @@ def _chunks(store: Store, positions: Positions, draws: bool, full: bool, feature
     for k, (low, high) in enumerate(spans):
         chunk = _read(store, low, high, sources, draws, full, slates)
         if features:
-            chunk = chunk._replace(features=questions.features(store, low, high))
+            chunk = chunk._replace(features=questions.features(store, low, high, draws=draws))
         if carried is not None:
             chunk, carried = carried.followed_by(chunk), None
         if draws and k + 1 < len(spans):
@@ -257,17 +258,19 @@ def _set_full_rewards(steps: Steps, key: int) -> None:
 
 
 def _features(experiment: Experiment, stored: Mapping[int, bytes], steps: Steps) -> NDArray[np.float64] | None:
-    """Return the features of the decision of every step, as the policy gets them."""
+    """Return the features of the decision of every step, as the policy gets them; zeros where it needs none."""
     schema = experiment.schema
     if schema is None:
         return None
-    blobs, size = [stored.get(position, b"") for position in steps.position.tolist()], 8 * len(schema.names)
-    fits = np.array([len(blob) == size for blob in blobs])
-    numbers = np.zeros((0, len(schema.names)))
-    if fits.all():
-        numbers = np.frombuffer(b"".join(blobs), dtype="<f8").reshape(-1, len(schema.names))
-        fits = schema.are_possible(numbers)
-    for position in steps.position[~fits][:1].tolist():
+    needed = np.flatnonzero((steps.actions == LEARN) | (steps.actions == DRAW))
+    blobs, size = [stored.get(position, b"") for position in steps.position[needed].tolist()], 8 * len(schema.names)
+    numbers = np.zeros((len(steps), len(schema.names)))
+    if {*map(len, blobs)} - {size}:
+        fits = np.array([len(blob) == size for blob in blobs])
+    else:
+        numbers[needed] = np.frombuffer(b"".join(blobs), dtype="<f8").reshape(-1, len(schema.names))
+        fits = schema.are_possible(numbers[needed])
+    for position in steps.position[needed[~fits]][:1].tolist():
         raise Mismatch(f"{experiment.name}: the decision of event {position} does not have the declared features.")
     return schema.encoded(numbers)
 

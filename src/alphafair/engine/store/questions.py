@@ -236,17 +236,20 @@ def full_rewards(store: Store, low: int, high: int) -> dict[int, dict[int, tuple
     return found
 
 
-def features(store: Store, low: int, high: int) -> dict[int, dict[int, bytes]]:
-    """Return, by experiment and position, the features of the decisions that events are about."""
-    questions = ["select experiment, position, features from decision where event between :low and :high"]
-    questions += [
-        f"""select e.experiment, e.position, d.features from {table} e join decision d on d.event = e.decision
-        where e.event between :low and :high"""
-        for table in ("activation", "reward", "slate_reward")
-    ]
+def features(store: Store, low: int, high: int, *, draws: bool) -> dict[int, dict[int, bytes]]:
+    """Return, by experiment and position, the features of the decisions that events are about.
+
+    That is of rewards, and with `draws` of the decisions themselves.
+    """
+    later = """select e.experiment, e.position, d.features from {} e join decision d on d.event = e.decision
+        where e.event between :low and :high and d.features is not null"""
+    questions = [later.format("reward"), later.format("slate_reward")]
+    if draws:
+        questions.append("""select experiment, position, features from decision
+            where event between :low and :high and features is not null""")
     found: dict[int, dict[int, bytes]] = {}
     for question in questions:
-        for key, position, blob in store.rows(f"{question} and features is not null", low=low, high=high):
+        for key, position, blob in store.rows(question, low=low, high=high):
             found.setdefault(key, {})[position] = blob
     return found
 

@@ -104,5 +104,6 @@ def probabilities(job: ProbabilitiesJob) -> dict[str, Any]:
     if job.context >= policy.n_contexts:
         policy = load_policy(State.from_bytes(policy.snapshot().to_bytes()))
         policy.grow(n_contexts=job.context + 1)
-    found = policy.probabilities(job.context, k=job.k, available=job.available)
+    described: dict[str, Any] = {} if job.features is None else {"features": job.features}
+    found = policy.probabilities(job.context, k=job.k, available=job.available, **described)
     return {"probabilities": found.tolist()}

@@ -394,6 +394,7 @@ class DecisionAnswer(Struct):
     activated_at: float | None
     late_reward: float | None  # a reward that arrived after the decision was closed; no policy learned from it
     late_reward_at: float | None
+    features: dict[str, float | str | None] | None  # by name; null where decisions have none
     probabilities_status: Literal["stored", "recomputed", "computing", "unavailable"]
     probabilities_sentence: str  # the status in words
     arms: list[ArmProbability]  # live arms at that moment

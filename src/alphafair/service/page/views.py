@@ -404,6 +404,7 @@ def decision_answer(
         activated_at=seconds(row.activated_at),
         late_reward=late,
         late_reward_at=seconds(row.late_at),
+        features=story.features,
         probabilities_status=status,  # type: ignore[arg-type]
         probabilities_sentence=sentence,
         arms=arms,

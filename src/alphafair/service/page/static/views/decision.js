@@ -58,6 +58,10 @@ function draw(content, name, story) {
             `Slot ${slot + 1}`,
             h("span", {}, label(shown.arm), ` with ${percent(shown.propensity)}, reward ${number(shown.reward, 6)}`),
           ]),
+          ...Object.entries(story.features ?? {}).map(([name, value]) => [
+            h("span", {}, "Feature ", label(name)),
+            value === null ? "missing" : typeof value === "number" ? number(value, 6) : label(value),
+          ]),
           ["Decided", time(row.at)],
           ["Position", integer(row.position)],
           story.deferred && ["Activated", story.activated_at === null ? "not yet" : time(story.activated_at)],

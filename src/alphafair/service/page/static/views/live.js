@@ -87,6 +87,12 @@ function head(name, live) {
         h("span", {}, experiment.policy),
         h("span", {}, experiment.feedback === "full" ? "full information" : "bandit feedback"),
         h("span", {}, plural(experiment.arms.length, "arm")),
+        experiment.features !== null &&
+          h(
+            "span",
+            { title: Object.keys(experiment.features).join(", "), data: { fact: "features" } },
+            plural(Object.keys(experiment.features).length, "feature"),
+          ),
         h("span", { title: fullTime(last) }, `last event ${ago(last, at)}`),
         experiment.period_ends &&
           h(
