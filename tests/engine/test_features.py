@@ -19,6 +19,7 @@ from alphafair import AlphaFairAdaptive, Log, simulate, streams
 from alphafair.engine import Decide, Engine, RequestError, SlateReceipt
 from alphafair.engine.copies import copy
 from alphafair.engine.state.experiment import same_state
+from alphafair.engine.state.verify import checksum
 from alphafair.errors import InvalidArgument, Mismatch
 from alphafair.lab.rivals.lin_ucb import FairLinUCB
 from alphafair.values import FeatureSchema
@@ -313,27 +314,53 @@ def test_exported_slates_and_formulas(shop: Shop, tmp_path: Path) -> None:
 # what verify finds
 
 
+OTHERS: list[tuple[Any, str]] = [
+    ((math.nan, 1.0, 0.0, 1.0), "does not have the declared features"),
+    ((0.5, 1.0, 3.0, 1.0), "does not have the declared features"),
+    ((0.5, 1.0, 0.0), "does not have the declared features"),
+    (None, "does not have the declared features"),
+    ((0.5, 1.0, 0.0, 1.0), "is not what|leads to"),
+]
+
+
 @sqlite_only("changes bytes of a file")
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ((math.nan, 1.0, 0.0, 1.0), "does not have the declared features"),
-        ((0.5, 1.0, 3.0, 1.0), "does not have the declared features"),
-        ((0.5, 1.0, 0.0), "does not have the declared features"),
-        (None, "does not have the declared features"),
-        ((0.5, 1.0, 0.0, 1.0), "is not what|leads to"),
-    ],
-)
+@pytest.mark.parametrize(("row", "words"), OTHERS)
 def test_changed_features_are_found(tmp_path: Path, row: Any, words: str) -> None:
+    """By their checksum; where that was forged as well, because the log no longer leads to what it says."""
     shop = Shop(tmp_path / "shop.db")
     shop.play(30)
+    blob = None if row is None else struct.pack(f"<{len(row)}d", *row)
     with contextlib.closing(sqlite3.connect(shop.path)) as file:
-        blob = None if row is None else struct.pack(f"<{len(row)}d", *row)
         file.execute("update decision set features = ? where position = 20", [blob])
+        file.commit()
+        with pytest.raises(Mismatch, match=r"was not made for context .* or not under this id"):
+            shop.engine.verify()
+        query = """select d.context, c.label, d.id from decision d
+            join context c on c.experiment = d.experiment and c.number = d.context where d.position = 20"""
+        (made,) = file.execute(query).fetchall()
+        file.execute("update decision set checksum = ? where position = 20", [checksum(1, *made, blob)])
         file.commit()
     with pytest.raises(Mismatch, match=words):
         shop.engine.verify()
     shop.engine.close()
+
+
+def test_decisions_of_others_have_features(shop: Shop) -> None:
+    """They are learned from with them: live, from the log, and from a snapshot, to the bit."""
+    shop.play(10)
+    for t in range(20):
+        shown = values(shop.rng)
+        shop.engine.observe("home", "c0", "ada", 0.5 + 0.4 * math.tanh(shown["age"]), f"other-{t}", features=shown)
+    with pytest.raises(RequestError, match=r"features\.age"):
+        shop.engine.observe("home", "c0", "ada", 0.5, features={"age": "x", "device": "desk"})
+    shop.play(10)
+    before, n_events = shop.state, shop.engine.verify()
+    live_state(shop.engine).load()
+    assert same_state(shop.state, before)
+    shop.engine.close()
+    shop.engine = shop.opened()
+    assert same_state(shop.state, before)
+    assert shop.engine.verify() == n_events
 
 
 def test_a_copy_has_them(shop: Shop, tmp_path: Path) -> None:

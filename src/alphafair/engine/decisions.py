@@ -254,7 +254,7 @@ class RequestHandler:
         among = None if mask is None else packed(mask)
         if id is None:
             id = self.ids.next()
-        key, tie = experiment.key, checksum(experiment.key, number, label, id)
+        key, tie = experiment.key, checksum(experiment.key, number, label, id, described)
         # nothing is refused from here on
         if grown is not None:
             batch.add_context(part, number, label, grown)

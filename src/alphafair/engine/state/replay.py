@@ -40,7 +40,7 @@ from alphafair.engine.store.ledger import N_ORIGINS, PARTLY, Change, EventColumn
 from alphafair.engine.store.slates import SlateEvent
 from alphafair.errors import Mismatch, Unavailable
 from alphafair.policy import archive
-from alphafair.policy.loops import DRAW, LEARN
+from alphafair.policy.loops import DRAW, LEARN, OBSERVE
 from alphafair.values import State, Vector
 
 CHUNK = 100_000  # events read at a time
@@ -262,7 +262,7 @@ def _features(experiment: Experiment, stored: Mapping[int, bytes], steps: Steps)
     schema = experiment.schema
     if schema is None:
         return None
-    needed = np.flatnonzero((steps.actions == LEARN) | (steps.actions == DRAW))
+    needed = np.flatnonzero(np.isin(steps.actions, (LEARN, DRAW, OBSERVE)))
     blobs, size = [stored.get(position, b"") for position in steps.position[needed].tolist()], 8 * len(schema.names)
     numbers = np.zeros((len(steps), len(schema.names)))
     if {*map(len, blobs)} - {size}:

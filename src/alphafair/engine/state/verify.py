@@ -26,9 +26,10 @@ STRETCH: Final = 1 << 20  # events checked together
 PAGE: Final = 50_000  # events whose decisions are read together
 
 
-def checksum(experiment: int, context: int, label: str, id: str) -> int:
-    """Return what ties a decision to its context, label and id; labels and ids have no control characters."""
-    return zlib.crc32(f"{experiment}\0{context}\0{label}\0{id}".encode())
+def checksum(experiment: int, context: int, label: str, id: str, features: bytes | None = None) -> int:
+    """Return what ties a decision to its context, label, id and features; labels and ids have no control characters."""
+    made_with = b"" if features is None else b"\0" + features
+    return zlib.crc32(f"{experiment}\0{context}\0{label}\0{id}".encode() + made_with)
 
 
 def checksum_of_others(
@@ -174,8 +175,9 @@ def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[i
             have_checksums = True
             if source is not None and tie != checksum_of_others(key, context, label, id, source, *told):
                 raise Mismatch(f"{which} of {source!r} is not what was told, or not of context {context}, {label!r}.")
-            if source is None and tie != checksum(key, context, label, id):
-                raise Mismatch(f"{which} was not made for context {context}, which is {label!r}, or not under this id.")
+            if source is None and tie != checksum(key, context, label, id, told[2]):
+                made = "under this id" if told[2] is None else "under this id and with these features"
+                raise Mismatch(f"{which} was not made for context {context}, which is {label!r}, or not {made}.")
         elif have_checksums:  # only decisions before the first checksum were made by an older version
             raise Mismatch(f"{which} has no checksum.")
         if told[-1] is not None and not 0 <= told[-1] < N_BUCKETS:
