@@ -973,7 +973,9 @@ def known_settings(kind: type[Policy], stream: Stream, alpha: float) -> dict[str
     """
     visits = np.bincount(stream.contexts, minlength=stream.n_contexts)
     frequencies = (visits / stream.n_rounds).tolist()
-    offered = {"alpha": alpha, "horizon": stream.n_rounds, "context_weights": frequencies}
+    offered = {"alpha": alpha, "horizon": stream.n_rounds}
+    if "context_weight" not in inspect.signature(kind).parameters:  # else they are of an objective not asked for
+        offered["context_weights"] = frequencies
     if requires(kind, "rates"):
         shares = np.bincount(stream.items, minlength=len(stream.reward_table)) / stream.n_rounds
         offered["rates"] = (0.5 * (shares @ stream.reward_table) / stream.n_arms).tolist()
