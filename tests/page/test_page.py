@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import html
 import json
+import math
 import posixpath
 import re
 import time
@@ -192,6 +193,25 @@ def test_groups_have_shares_and_full_information_a_certificate(shop: Running) ->
     assert found["certificate"]["welfare_ratio"] == metrics.welfare_certificate(policy)
     assert found["certificate"]["regret"] == metrics.regret_certificate(policy)
     assert "No fixed policy" in found["certificate"]["sentence"]
+
+
+def test_no_context_is_served_below_what_the_accounts_allow(shop: Running) -> None:
+    entitled = {"labels": ["x", "y", "y"], "entitlements": {"x": 2.0, "y": 1.0}, "pull_floor": {"x": 0.1, "y": 0.2}}
+    for name, alpha, groups in (("plain", 1.0, None), ("floors", 1.0, {"pull_floor": 0.05}), ("both", 0.5, entitled)):
+        shop.engine.create(name, arms=ARMS, alpha=alpha, groups=groups)
+        assert get(shop, f"/experiments/{name}/live.json")["least_context"] is None
+        for k in range(40):
+            receipt = shop.engine.decide(name, f"v{k % 3}")
+            shop.engine.reward(receipt.id, 0.9 if receipt.arm == "ada" else 0.2)
+        found = get(shop, f"/experiments/{name}/live.json")["least_context"]
+        accounts = shop.engine.experiment(name).accounts
+        levels = [accounts["x"] / 2.0, accounts["y"]] if name == "both" else [*accounts.values()]
+        left = {"plain": 1.0, "floors": 0.85, "both": 0.7}[name]
+        assert found["share"] == pytest.approx(left * (min(levels) / max(levels)) ** alpha, rel=1e-9)
+        assert found["sentence"] == f"No context has to be served below {found['share']:.0%} of its best."
+        assert found["note"] == "True of the best fixed policy; a run also explores."
+    shop.engine.set_alpha("plain", math.inf)
+    assert get(shop, "/experiments/plain/live.json")["least_context"] is None, "nothing is known of max-min"
 
 
 def test_books_of_past_periods_are_shown(shop: Running) -> None:

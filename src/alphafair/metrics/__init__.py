@@ -11,10 +11,16 @@ factor c_alpha exists only below 1, and measures that contain it refuse other al
 """
 
 from alphafair.metrics.accounts import (
+    LEAST_ACCOUNT as LEAST_ACCOUNT,
+)
+from alphafair.metrics.accounts import (
     LEAST_GAP as LEAST_GAP,
 )
 from alphafair.metrics.accounts import (
     METRICS as METRICS,
+)
+from alphafair.metrics.accounts import (
+    MOST_ACCOUNT as MOST_ACCOUNT,
 )
 from alphafair.metrics.accounts import (
     Metric as Metric,

@@ -202,6 +202,14 @@ class Certificate(Struct):
     sentence: str  # both in words
 
 
+class LeastContext(Struct):
+    """What the current accounts say about contexts: how little of its best one may get from the best fixed policy."""
+
+    share: float  # of the most that one arm would give it; every context has at least this
+    sentence: str
+    note: str  # what it holds for
+
+
 class BookItem(Struct):
     """What each group, or arm, earned in a period."""
 
@@ -233,6 +241,7 @@ class LiveAnswer(Struct):
     books: list[BookItem]  # of all periods, the current one last; empty where there was never more than one
     delays: DelayCounts
     certificate: Certificate | None  # null under bandit feedback, and where the policy has none
+    least_context: LeastContext | None  # null without accounts or rewards, and where it would say nothing
     marks: list[Mark]
 
 

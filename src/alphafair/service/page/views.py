@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from alphafair import metrics
 from alphafair.algorithms import POLICIES, BasePolicy
 from alphafair.engine import Status
 from alphafair.engine.reports import Bounds, DecisionStory, LogExcerpt, Overview, state_of
@@ -30,6 +31,7 @@ from alphafair.service.page.messages import (
     DelayCounts,
     EarlierSettings,
     IndexItem,
+    LeastContext,
     LiveAnswer,
     LogAnswer,
     LogRow,
@@ -44,6 +46,7 @@ from alphafair.values import Feedback
 from alphafair_client.api import ChangeItem
 
 MINUTE: Final = 60.0  # seconds that a rate is measured over
+LEAST_SHOWN: Final = 0.005  # of a share: below it a sentence would say nothing
 PARTS, MOST_JOINED = 60, 4  # parts of a sparkline, and the most buckets in one of them
 
 
@@ -304,6 +307,25 @@ def certificate(found: Bounds | None) -> Certificate | None:
     return Certificate(found.welfare_ratio, found.regret, " ".join(parts))
 
 
+def least_context(status: Status) -> LeastContext | None:
+    """The least share of its best that a context has at the optimum with the current accounts, in words."""
+    if not status.accounts or status.alpha is None or not status.rewards + status.defaulted:
+        return None
+    groups, left = status.groups, 1.0
+    entitlements = (groups.entitlements if groups is not None else None) or {}
+    if groups is not None and groups.pull_floor is not None:  # what floors take is not chosen by prices
+        floors = groups.pull_floor
+        left = 1.0 - (sum(floors.values()) if isinstance(floors, dict) else floors * len(status.arms))
+    levels = [account / entitlements.get(label, 1.0) for label, account in status.accounts.items()]
+    if not metrics.LEAST_ACCOUNT <= min(levels) <= max(levels) <= metrics.MOST_ACCOUNT:  # of a policy from elsewhere
+        return None
+    share = max(0.0, left) * float(metrics.least_context_share(levels, status.alpha))
+    if share < LEAST_SHOWN:
+        return None
+    sentence = f"No context has to be served below {share:.0%} of its best."
+    return LeastContext(share, sentence, "True of the best fixed policy; a run also explores.")
+
+
 def live_answer(found: Overview, first: int = 0) -> LiveAnswer:
     """Everything about one experiment; for an update, the buckets from `first` on and the changes that `found` has."""
     parts: dict[str, Any] = {
@@ -320,6 +342,7 @@ def live_answer(found: Overview, first: int = 0) -> LiveAnswer:
         "books": books(found),
         "delays": delays(found.summary),
         "certificate": certificate(found.bounds),
+        "least_context": least_context(found.status),
         "marks": marks_of(found),
     }
     return LiveAnswer(**parts)
