@@ -52,7 +52,7 @@ from alphafair.values import (
     Vector,
     frozen,
 )
-from alphafair.values.log import first_entries, refuse_slates
+from alphafair.values.log import first_entries, refuse_slates, refuse_unknown_propensities
 
 __all__ = ["over_full_log", "over_log", "simulate", "simulate_against", "simulate_all"]
 
@@ -834,6 +834,7 @@ def over_log(policy: Policy, log: Log) -> None:
     True
     """
     rewards = _check_log(policy, log)
+    refuse_unknown_propensities(log)
     features = matching_features(policy, "log", log.features, log.n_arms)
     if log.has_slates:
         _learn_slates(cast(BasePolicy, policy), log, rewards, features)
@@ -876,6 +877,7 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
     """
     _check_log(policy, log)
     refuse_slates(log)
+    refuse_unknown_propensities(log)
     features = matching_features(policy, "log", log.features, log.n_arms)
     played = Played.blank(log.n_rounds, log.n_arms, log.n_rounds)
     uniforms = generator.random(log.n_rounds)

@@ -342,6 +342,16 @@ def column(
     return array
 
 
+def propensities(argument: str, value: Any, n_entries: int) -> NDArray[np.float64]:
+    """Check a number in (0, 1] per entry, or nan where it is unknown."""
+    array = floats(argument, f"{n_entries} numbers", value, "Pass one per entry.")
+    unknown = np.isnan(array)
+    if not unknown.any():
+        return column(argument, array, n_entries, 0.0, 1.0, low_open=True)
+    known = column(argument, np.where(unknown, 1.0, array), n_entries, 0.0, 1.0, low_open=True)
+    return np.where(unknown, np.nan, known)
+
+
 def learnable(rewards: NDArray[np.float64], reward_range: tuple[float, float]) -> NDArray[np.float64]:
     """Check that the rewards of a log lie in the range of a policy."""
     return column(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
-from alphafair import Engine
+from alphafair import Engine, Log
 from alphafair.engine import Activate, Decide, Observe, RequestError, Reward
 from alphafair.engine.state.sides import place_of
 from alphafair.errors import InvalidArgument, Mismatch
@@ -278,4 +281,67 @@ def test_a_forged_source_that_is_not_counted_is_found(engine: Engine, path: Path
     engine.erase("home", "v")
     execute(path, "update decision set decided_by = 'nobody'")
     with pytest.raises(Mismatch, match="counted"):
+        engine.verify()
+
+
+def test_logs_and_exports_tell_who_decided(engine: Engine, tmp_path: Path) -> None:
+    engine.create("home", arms=["ada", "ben"])
+    outcome(engine, "v", "ada", 0.25, "one", propensity=0.5, source="=ranker")
+    outcome(engine, "w", "ben", 0.5, "two", source="=ranker")
+    engine.retire_arm("home", "ben")
+    outcome(engine, "w", "ben", 0.75, "three", source="history")
+    engine.reward(engine.decide("home", "v", id="own").id, 1.0)
+    log = engine.log("home", "=ranker")
+    assert (log.contexts.tolist(), log.arms.tolist(), log.rewards.tolist()) == ([0, 1], [0, 1], [0.25, 0.5])
+    assert log.propensities[0] == 0.5
+    assert np.isnan(log.propensities[1])
+    assert engine.log("home").rewards.tolist() == [1.0]
+    with pytest.raises(RequestError, match="source must be one whose decisions have rewards; got 'nobody'"):
+        engine.log("home", "nobody")
+    own, home = place_of("v", "home").bucket, place_of("w", "home").bucket
+    for format in ("parquet", "csv", "jsonl"):
+        file = tmp_path / f"log.{format}"
+        assert engine.export("home", file) == 4
+        assert Log.from_table(file).rewards.tolist() == [1.0]  # the policy's own
+        assert Log.from_table(file, propensity=None).n_rounds == 1
+    rows = pl.read_parquet(tmp_path / "log.parquet").sort("seq")
+    assert rows.columns[-2:] == ["source", "bucket"]
+    told = rows.select("id", "propensity", "source", "bucket", "available").rows()
+    assert told == [
+        ("one", 0.5, "=ranker", own, None),
+        ("two", None, "=ranker", home, None),
+        ("three", None, "history", home, None),
+        ("own", 1.0, None, own, ["ada"]),
+    ]
+    assert "'=ranker" in (tmp_path / "log.csv").read_text()
+
+
+def test_under_full_information_others_have_one_reward(engine: Engine, tmp_path: Path) -> None:
+    engine.create("home", arms=["ada", "ben"], feedback="full")
+    outcome(engine, "v", "ben", 0.25, "one", propensity=0.5)
+    outcome(engine, "v", "ben")
+    with pytest.raises(RequestError, match="a number in"):
+        outcome(engine, "v", "ben", [0.5, 1.0])  # type: ignore[arg-type]
+    engine.reward(engine.decide("home", "v", id="own").id, [0.5, 1.0])
+    engine.export("home", tmp_path / "log.parquet")
+    rows = pl.read_parquet(tmp_path / "log.parquet").sort("seq")
+    assert rows["reward"].to_list() == [[None, 0.25], None, [0.5, 1.0]]
+    assert engine.verify()
+
+
+def test_features_of_others_are_kept_and_tied(engine: Engine, path: Path) -> None:
+    engine.create("home", arms=["ada", "ben"], features={"age": "number"})
+    for told, words in (({}, "age"), ({"features": {"age": "old"}}, "age"), ({"features": {"size": 1}}, "size")):
+        with pytest.raises(RequestError, match=words) as refused:
+            engine.observe("home", **{**ITEM, **told})
+        assert refused.value.code == "bad_features"
+    engine.observe("home", **ITEM, reward=1.0, id="one", features={"age": 31.0})
+    assert engine.observe("home", **ITEM, id="one").outcome == "repeated"
+    engine.reward(engine.decide("home", "v", features={"age": 7.0}).id, 0.5)
+    assert engine.log("home", "incumbent").features.tolist() == [[31.0]]  # type: ignore[union-attr]
+    engine.verify()
+    other = struct.pack("<d", 32.0).hex()
+    blob = rf"'\x{other}'" if is_postgres() else f"x'{other}'"
+    execute(path, f"update decision set features = {blob} where id = 'one'")
+    with pytest.raises(Mismatch, match="is not what was told"):
         engine.verify()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFair, AlphaFairBandit, InvalidArgument, Stream, simulate, streams
+from alphafair import AlphaFair, AlphaFairBandit, InvalidArgument, Stream, evaluation, simulate, streams
 from alphafair.values import Log
 
 GOOD: dict[str, Any] = {
@@ -40,7 +40,7 @@ def test_sizes_are_passed_or_inferred() -> None:
         ({"arms": [0, 1]}, "arms must be 3 entries; got 2"),
         ({"propensities": [0.5, 0.0, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got 0.0"),
         ({"propensities": [0.5, 1.5, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got 1.5"),
-        ({"propensities": [0.5, np.nan, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got nan"),
+        ({"propensities": [0.5, np.inf, 0.5]}, r"propensities\[1\] must be a number in \(0, 1\]; got inf"),
         ({"propensities": [0.5]}, "propensities must be 3 entries"),
         ({"rewards": [1.0, np.inf, 0.0]}, r"rewards\[1\] must be a number in .*; got inf"),
         ({"rewards": ["a", "b", "c"]}, "rewards must be 3 numbers"),
@@ -174,3 +174,23 @@ def test_available_arms_do_not_share_writable_memory() -> None:
     assert log.n_arms == 3
     wider = Log(**{**GOOD, "available": [[True] * 5] * 3})
     assert wider.n_arms == 5
+
+
+def test_propensities_may_be_unknown() -> None:
+    rows = {"context": ["v", "w", "v"], "arm": ["a", "b", "b"], "reward": [1.0, 0.0, 0.5]}
+    log = Log.from_table(rows, propensity=None)
+    assert np.isnan(log.propensities).all()
+    mixed = Log([0, 1, 0], [0, 1, 1], [1.0, 0.0, 0.5], [0.5, np.nan, 1.0])
+    assert mixed.propensities.tolist()[::2] == [0.5, 1.0]
+    for wrong in (0.0, 1.5, -np.inf):
+        with pytest.raises(InvalidArgument, match=r"propensities\[2\] must be a number in \(0, 1\]"):
+            Log([0, 1, 0], [0, 1, 1], [1.0, 0.0, 0.5], [0.5, np.nan, wrong])
+    policy = AlphaFairBandit(2, 2)
+    for use in (
+        lambda: evaluation.evaluate(mixed, np.full((2, 2), 0.5)),
+        lambda: evaluation.frontier(mixed),
+        lambda: evaluation.warm_start(mixed, AlphaFairBandit),
+        lambda: evaluation.replay(mixed, policy),
+    ):
+        with pytest.raises(InvalidArgument, match=r"known for every decision; got '1 of 3 unknown'\. Without"):
+            use()

@@ -232,7 +232,7 @@ class _Calls(_Settings):
         """
         told = {"propensity": propensity, "source": source, "features": features, "unit": unit}
         item = {"context": context, "arm": arm, "reward": reward, "id": id, "instead_of": instead_of, **told}
-        (result,) = yield from self.observe_many(experiment, [item], timeout=timeout)
+        (result,) = yield from _observe(self._terms(timeout), experiment, [item])
         if isinstance(result, Outcome):
             return result
         raise result
@@ -241,9 +241,7 @@ class _Calls(_Settings):
         self, experiment: str, items: Iterable[Mapping[str, Any]], *, timeout: float | None = None
     ) -> Call[list[Outcome | ServiceError | ConnectionError]]:
         """Record decisions of others: mappings with the arguments of `observe` by name; see `decide_many`."""
-        sent = [sending.item(_observation, item) for item in _list("items", items)]
-        found = yield from sending.batch(self._terms(timeout), api.OBSERVE_MANY, experiment, sent, ObservationItem)
-        return [Outcome(each.outcome or "") if isinstance(each, ObservationItem) else each for each in found]
+        return _observe(self._terms(timeout), experiment, items)
 
     # experiments
 
@@ -744,6 +742,12 @@ def _shown(k: Any) -> int:
         return checks.integer("k", k, low=1, high=api.MOST_SHOWN)
     except InvalidArgument:
         raise invalid("k", f"an integer from 1 to {api.MOST_SHOWN:,}", k, "Leave it out to show one arm.") from None
+
+
+def _observe(terms: Terms, experiment: str, items: Any) -> Call[list[Outcome | ServiceError | ConnectionError]]:
+    sent = [sending.item(_observation, item) for item in _list("items", items)]
+    found = yield from sending.batch(terms, api.OBSERVE_MANY, experiment, sent, ObservationItem)
+    return [Outcome(each.outcome or "") if isinstance(each, ObservationItem) else each for each in found]
 
 
 def _observation(item: Any) -> dict[str, Any]:

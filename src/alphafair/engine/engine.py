@@ -589,13 +589,16 @@ class Engine:
 
     # logs, copies and proof
 
-    def log(self, name: str) -> Log:
-        """Return all decisions that have a reward, in their order."""
+    def log(self, name: str, source: str | None = None) -> Log:
+        """Return all decisions of the policy that have a reward, in their order.
+
+        Pass a `source` for those that it has made instead; propensities that it has not told are nan.
+        """
         from alphafair.engine.export import read_log
 
         with self.writers.reading(name) as (writer, experiment):
             store = writer.store
-        return read_log(store, experiment)
+        return read_log(store, experiment, source=source)
 
     def export(self, name: str, target: str | os.PathLike[str] | IO[bytes], format: str | None = None) -> int:
         """Write all decisions as parquet, csv or jsonl, by the file's suffix or `format`; return how many."""

@@ -47,6 +47,8 @@ class Exported(Protocol):
     @property
     def has_slates(self) -> bool: ...  # whether decisions show several arms
     @property
+    def has_sources(self) -> bool: ...  # whether others have decided, too
+    @property
     def changes(self) -> Sequence[Change]: ...
 
 
@@ -124,19 +126,23 @@ def _period_numbers(experiment: Exported) -> Callable[[int], int]:
     return lambda position: numbers[bisect.bisect_right(since, position)]
 
 
-def read_log(store: Store, experiment: Exported, latest: int | None = None) -> Log:
+def read_log(store: Store, experiment: Exported, latest: int | None = None, source: str | None = None) -> Log:
     """Return the decisions that have a reward, as arrays; under full information with the reward of the drawn arm.
 
-    With `latest`, only so many of them, the last ones.
+    They are those of the policy, or of another `source`, whose propensities are nan where they are unknown. With
+    `latest`, only so many of them, the last ones.
     """
     from alphafair.values import Log
 
     with store.reader() as reader:
-        rows, labels = questions.rewarded(reader, experiment.key, latest), questions.labels(reader, experiment.key)
+        rows = questions.rewarded(reader, experiment.key, latest, source)
+        labels = questions.labels(reader, experiment.key)
     parted = experiment.has_slates or experiment.full
     seen = [shown for number, row in enumerate(rows) for shown in _shown(number, row)] if parted else rows
     if not seen:
         repair = "Wait for the first reward: a log has decisions with rewards only."
+        if source is not None:
+            raise RequestError("no_rewards", "source", "one whose decisions have rewards", source, repair)
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
     contexts, arms, rewards, slots, propensities, at, versions, masks, features, _, decisions = zip(*seen, strict=True)
     over_time, others, declared = ArmsOverTime(experiment), dict[str, Any](), features_of(experiment)
@@ -149,11 +155,11 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None) -> L
         np.array(contexts, dtype=np.int32),
         np.array(arms, dtype=np.int32),
         np.array(rewards, dtype=np.float64),
-        np.array(propensities),
+        np.array(propensities) if source is None else np.array([each or np.nan for each in propensities]),
         context_labels=tuple(labels),
         arm_labels=over_time.labels,
         timestamps=np.array(at, dtype="datetime64[us]"),
-        available=over_time.available(versions, masks),
+        available=over_time.available(versions, masks) if source is None else None,
         **others,
     )
 
@@ -189,6 +195,8 @@ def checked_format(experiment: Exported, format: str | None) -> str:
 def schema(experiment: Exported, format: str) -> dict[str, Any]:
     """Return the columns of an exported log and their types, which do not depend on its rows.
 
+    Where others have decided, too, `source` is who did, and null for the policy; their `propensity` is null if it is
+    unknown, and so is `available`.
     Where decisions show several arms, a row is a shown arm, its slot of k, and the probability that it is in this slot.
     """
     time = pl.Datetime("us", "UTC")
@@ -207,6 +215,7 @@ def schema(experiment: Exported, format: str) -> dict[str, Any]:
         "period": pl.Int64,
         "policy_version": pl.Int64,
         "available": pl.String if format == "csv" else pl.List(pl.String),
+        **({"source": pl.String, "bucket": pl.Int64} if experiment.has_sources else {}),
         **_feature_types(features_of(experiment)),
     }
 
@@ -238,7 +247,8 @@ def pages(store: Store, experiment: Exported, until: int, format: str) -> Iterat
             values = [list(column) for column in zip(*rows, strict=True)]
             seq, ids, contexts, arms, propensities, reward, rewards, *rest, settled, versions, masks, _, _ = values
             if experiment.full:
-                reward = [None if blob is None else np.frombuffer(blob, dtype="<f8").tolist() for blob in rewards]
+                of_arms = zip(reward, rewards, arms, strict=True)
+                reward = [_list_of(*each, len(over_time.labels)) for each in of_arms]
             arms = [over_time.labels[arm] for arm in arms]
             period = [None if value is None else number_of(at) for value, at in zip(reward, settled, strict=True)]
             available = over_time.column(over_time.available(versions, masks), format)
@@ -246,10 +256,26 @@ def pages(store: Store, experiment: Exported, until: int, format: str) -> Iterat
             if declared is not None:
                 blobs = questions.decided_features(reader, experiment.key, begin, after)
                 features = _feature_columns(declared, [blobs[position] for position in seq])
+            of_sources: tuple[list[Any], ...] = ()
+            if experiment.has_sources:
+                made_by = questions.decided_by(reader, experiment.key, begin, after)
+                sources, buckets = map(list, zip(*(made_by.get(each, (None, None)) for each in seq), strict=True))
+                of_sources = sources, buckets
+                propensities = [each or None for each in propensities]
+                available = available.to_frame("a").select(pl.when(pl.Series(sources).is_null()).then("a")).to_series()
             page = (seq, ids, contexts, arms, propensities, *of_slates, reward, *rest, period, versions, available)
+            page += of_sources
             yield pl.DataFrame(
                 dict(zip(columns, (*page, *features), strict=True)), schema_overrides=columns, strict=False
             )
+
+
+def _list_of(reward: float | None, rewards: bytes | None, arm: int, n_arms: int) -> list[float | None] | None:
+    """Return the rewards of all arms; of the decision of another source, only that of the shown one is known."""
+    if rewards is not None:
+        found: list[float | None] = np.frombuffer(rewards, dtype="<f8").tolist()
+        return found
+    return None if reward is None else [reward if number == arm else None for number in range(n_arms)]
 
 
 def _slots(row: tuple[Any, ...], settled: Sequence[questions.Settlement]) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
@@ -305,7 +331,7 @@ def _write_text(found: Iterator[pl.DataFrame], columns: dict[str, Any], file: IO
     from alphafair.tables import escape_formulas
 
     labels = [name for name, kind in columns.items() if name.startswith(FEATURE) and kind == pl.String]
-    texts = ["id", "context", "arm", *labels]
+    texts = ["id", "context", "arm", *(["source"] if "source" in columns else []), *labels]
     if format == "csv":
         pl.DataFrame(schema=columns).write_csv(file)  # names may need quotes
     for page in found:
@@ -325,13 +351,15 @@ class ExportJob(NamedTuple):
     until: int
     format: str
     has_slates: bool = False
+    has_sources: bool = False
 
     def run(self, target: IO[bytes]) -> None:
         store = open_store(self.address, read_only=True)
         try:
             found = questions.changes(store, self.experiment, self.until)
             changes = [change._replace(state=None) for change in found]
-            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes, self.has_slates)
+            others = self.has_slates, self.has_sources
+            experiment = ExperimentRecord(self.experiment, self.name, self.full, changes, *others)
             write_log(store, experiment, self.until, target, self.format)
         finally:
             store.close()
@@ -345,3 +373,4 @@ class ExperimentRecord(NamedTuple):
     full: bool
     changes: list[Change]
     has_slates: bool = False
+    has_sources: bool = False

@@ -189,7 +189,7 @@ class Reports:
         with self._writers.reading(name) as (_, experiment):
             until = experiment.position
         format = checked_format(experiment, format)
-        of_log = experiment.full, until, format, experiment.has_slates
+        of_log = experiment.full, until, format, experiment.has_slates, experiment.has_sources
         return ExportJob(self._writers.store.address, experiment.name, experiment.key, *of_log)
 
     def what_if_job(self, name: str, rounds: int) -> WhatIfJob:

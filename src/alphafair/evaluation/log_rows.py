@@ -22,7 +22,7 @@ from alphafair.tasks import in_order
 from alphafair.values import Log
 from alphafair.values.arrays import Indices
 from alphafair.values.available import AvailableArms
-from alphafair.values.log import entries_per_decision, refuse_slates
+from alphafair.values.log import entries_per_decision, refuse_slates, refuse_unknown_propensities
 from alphafair.values.log_table import AVAILABLE, Decisions, Labels, LogColumns, LogTable
 
 Advance = Callable[[int], None]  # called with the number of rows, or replicates, that were processed
@@ -218,6 +218,7 @@ def check_log(log: AnyLog) -> None:
     if log.rewards.min() < 0.0:
         repair = "Map them with alphafair.rescale_rewards: fairness is about the rewards that arms earn."
         raise InvalidArgument("log.rewards", "at least 0", float(log.rewards.min()), repair)
+    refuse_unknown_propensities(log)
     if log.propensities.min() < LEAST_PROPENSITY:
         row = int(log.propensities.argmin())
         argument, got = f"log.propensities[{row}]", float(log.propensities[row])

@@ -52,12 +52,23 @@ def refuse_slates(log: Log) -> None:
         raise InvalidArgument("log", "one with one arm per decision", got, "Use evaluate.")
 
 
+def refuse_unknown_propensities(log: Log) -> None:
+    """Check that every decision has a propensity, before anything divides by them."""
+    n_unknown = int(np.isnan(log.propensities).sum())
+    if n_unknown:
+        repair = "Without propensities a policy can learn from others, but what another policy would have earned "
+        repair += "cannot be said."
+        got = f"{n_unknown} of {log.n_rounds} unknown"
+        raise InvalidArgument("log.propensities", "known for every decision", got, repair)
+
+
 @dataclass(frozen=True, eq=False)
 class Log:
     """A log of decisions, one entry each, in the order of time; checked when it is made, and read-only.
 
     Only the reward of the shown arm is known, which is the difference to a `Stream`. Labels, timestamps, positions,
-    users and features (as of a `Stream`) are optional.
+    users and features (as of a `Stream`) are optional. A propensity may be nan, where whoever decided has told none:
+    policies may learn from such decisions, but estimates need propensities.
 
     Where decisions were not always drawn among all arms, because some were out of stock, retired or not yet added,
     `available` must list the arms that they were drawn among: one boolean per round and arm, or the pair
@@ -86,7 +97,7 @@ class Log:
     contexts: Indices
     arms: Indices
     rewards: Vector
-    propensities: Vector  # of the shown arm, in (0, 1]
+    propensities: Vector  # of the shown arm, in (0, 1]; nan where it is unknown
     n_contexts: int = field(default=0, kw_only=True)
     n_arms: int = field(default=0, kw_only=True)
     context_labels: tuple[str, ...] | None = field(default=None, kw_only=True)
@@ -111,7 +122,7 @@ class Log:
             "contexts": contexts,
             "arms": arms,
             "rewards": validate.column("rewards", self.rewards, len(contexts), *validate.ANY_REWARD),
-            "propensities": validate.column("propensities", self.propensities, len(contexts), 0.0, 1.0, low_open=True),
+            "propensities": validate.propensities("propensities", self.propensities, len(contexts)),
         }
         for name, count, seen in (("context", "n_contexts", contexts), ("arm", "n_arms", arms)):
             labels = getattr(self, f"{name}_labels")
@@ -243,7 +254,7 @@ class Log:
         context: str = "context",
         arm: str = "arm",
         reward: str = "reward",
-        propensity: str = "propensity",
+        propensity: str | None = "propensity",
         time: str | None = None,
         user: str | None = None,
         position: str | None = None,
@@ -264,6 +275,7 @@ class Log:
             alphabetically. An empty string or NaN is a missing label, and refused.
         reward, propensity
             Columns of numbers: the reward of the shown arm, and the probability in (0, 1] with which it was shown.
+            A table without propensities is read with None; see `BasePolicy.observe_log`.
         time
             A column of numbers or dates to sort by; by default rows are in the order of time.
         user

@@ -38,6 +38,7 @@ EXPORTED = [  # the columns of a log that an engine exports
     *("seq", "id", "context", "arm", "propensity", "reward", "reward_source", "decided_at", "rewarded_at"),
     *("period", "policy_version", "available"),
 ]
+SOURCE, BUCKET = "source", "bucket"  # columns of an exported log of several sources
 EXPORTED_EARLIER = [name for name in EXPORTED if name != "period"]  # by versions without periods
 EXPORTED_SLATES = [*EXPORTED[:5], "slot", "k", *EXPORTED[5:]]  # where some decision showed several arms
 FILL_IN = "Fill it in or delete that row."
@@ -51,7 +52,7 @@ class LogColumns(NamedTuple):
     context: str
     arm: str
     reward: str
-    propensity: str
+    propensity: str | None
     time: str | None = None
     user: str | None = None
     position: str | None = None
@@ -66,8 +67,10 @@ class LogColumns(NamedTuple):
             "context": Column(self.context, repair=FILL_IN),
             "arm": Column(self.arm, repair=FILL_IN),
             "reward": Column(self.reward, "number", *validate.ANY_REWARD, repair=REPAIR),
-            "propensity": Column(self.propensity, "number", 0.0, 1.0, "a number in (0, 1]", REPAIR, low_open=True),
         }
+        if self.propensity is not None:
+            allowed = "a number in (0, 1]"
+            found["propensity"] = Column(self.propensity, "number", 0.0, 1.0, allowed, REPAIR, low_open=True)
         if self.time is not None:
             found["time"] = Column(self.time, "time", repair=DATES)
         if self.user is not None:
@@ -115,6 +118,7 @@ class LogTable:
     table: Table  # rows with a reward or without, with their numbers
     columns: LogColumns
     features: FeatureSchema | None = None
+    own: bool = False  # rows of an export with a source are left out
 
     @classmethod
     def open(
@@ -131,6 +135,8 @@ class LogTable:
         table = open_table(source, [*named, *described, *(FEATURE + name for name in described)])
         found = table.columns
         without_features = [name for name in found if not name.startswith(FEATURE)]
+        of_sources = without_features[-2:] == [SOURCE, BUCKET]
+        without_features = without_features[:-2] if of_sources else without_features
         exported = without_features in (EXPORTED, EXPORTED_EARLIER, EXPORTED_SLATES)
         if without_features == EXPORTED_SLATES and columns.decision is None:
             columns = columns._replace(decision="seq", position=columns.position or "slot")
@@ -151,16 +157,21 @@ class LogTable:
             table.require([own], f" (features={name!r})")
             if own not in wanted:
                 wanted.append(own)
+        only_own = exported and of_sources
+        if only_own and SOURCE not in wanted:
+            wanted.append(SOURCE)
         table = table.select(*wanted, row_numbers=True, first=first, n_rows=n_rows)
         types, single = table.rows.collect_schema(), list(columns.checks().values())
         for column in [*single, *(Column(name) for name in (columns.id, columns.decision) if name is not None)]:
             column.refuse_type(types[column.name], table.label)
-        return cls(table, columns, features)
+        return cls(table, columns, features, only_own)
 
     @property
     def has_reward(self) -> pl.Expr:
-        """Whether a row has a reward, and all other rows of its decision as well."""
+        """Whether a row has a reward, and all other rows of its decision as well; in an export, own decisions alone."""
         found = pl.col(self.columns.reward).is_not_null()
+        if self.own:
+            found &= pl.col(SOURCE).is_null()
         return found if self.columns.decision is None else found.all().over(pl.col(self.columns.decision).rle_id())
 
     @property
@@ -200,7 +211,9 @@ class LogTable:
         if self.columns.available is not None:
             available = _available(frame[self.columns.available], arms, labels.arms, self.where(frame))
         times = read("time") if "time" in checks else None
-        rewards, propensities = read("reward").to_numpy(), read("propensity").to_numpy()
+        rewards = read("reward").to_numpy()
+        known = "propensity" in checks
+        propensities = read("propensity").to_numpy() if known else np.full(len(rewards), np.nan)
         decisions = None
         if self.columns.decision is not None:
             given = self.table.column(frame, Column(self.columns.decision, repair=FILL_IN))

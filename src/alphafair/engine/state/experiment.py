@@ -304,6 +304,11 @@ class Experiment:
         """Whether decisions have shown several arms."""
         return self.tally.slates > 0
 
+    @property
+    def has_sources(self) -> bool:
+        """Whether others have decided, too."""
+        return bool(self.tally.sources)
+
     def fairness(self) -> Fairness:
         """Return Jain's index and the welfare of the accounts; nan where the policy keeps none, or fails."""
         return fairness_of(self)

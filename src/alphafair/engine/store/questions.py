@@ -482,6 +482,16 @@ def exported(store: Store, key: int, after: int, until: int, limit: int) -> list
     return store.rows(question, end=until, limit=limit, **between(store, key, after, until))
 
 
+def decided_by(store: Store, key: int, after: int, until: int) -> dict[int, tuple[str | None, int | None]]:
+    """Return who made decisions and their buckets, by position; only where either is known."""
+    question = """select d.position, d.decided_by, d.bucket from decision d
+        where {within d} and (d.decided_by is not null or d.bucket is not null)"""
+    return {
+        position: (source, bucket)
+        for position, source, bucket in store.rows(question, **between(store, key, after, until))
+    }
+
+
 def decided_features(store: Store, key: int, after: int, until: int) -> dict[int, bytes]:
     """Return the features of decisions after one position and up to another, by position."""
     question = "select d.position, d.features from decision d where {within d} and d.features is not null"
@@ -554,21 +564,26 @@ def decision_time(store: Store, key: int, position: int) -> int | None:
     return None
 
 
-def rewarded(store: Store, key: int, latest: int | None = None) -> list[tuple[Any, ...]]:
+def rewarded(store: Store, key: int, latest: int | None = None, source: str | None = None) -> list[tuple[Any, ...]]:
     """Return what `read_log` takes of the decisions that have a reward: with `latest`, only of so many, the last ones.
+
+    They are those of the policy, or of another `source`.
 
     That is context, arm, reward, rewards, propensity, at, policy_version, available, features, slate and event. Rewards
     are those of all arms as bytes under full information, and those by slot as an array of other slates.
     """
+    decided_by = "d.decided_by is null" if source is None else "d.decided_by = :source"
     fields = "d.context, d.arm, {}, d.propensity, d.at, d.policy_version, d.available, d.features, d.slate, d.event"
     question = f"""select {fields.format("r.reward, r.rewards")} from decision d join reward r on r.decision = d.event
-        where {{within d}} and (r.reward is not null or r.rewards is not null) order by d.event desc limit :limit"""
+        where {{within d}} and (r.reward is not null or r.rewards is not null) and {decided_by}
+        order by d.event desc limit :limit"""
     of_slates = f"""select {fields.format("null, null")} from decision d where {{within d}} and d.slate is not null
         and exists (select 1 from slate_reward s where s.decision = d.event and s.rewards is not null)
         order by d.event desc limit :limit"""
     limit, values = LATEST if latest is None else latest, between(store, key, 0, LATEST)
-    found = store.rows(question, limit=limit, **values)
-    if slates := store.rows(of_slates, limit=limit, **values) if has_slates(store) else []:
+    named = {} if source is None else {"source": source}
+    found = store.rows(question, limit=limit, **values, **named)
+    if slates := store.rows(of_slates, limit=limit, **values) if source is None and has_slates(store) else []:
         settled = settlements(store, key, 0, LATEST, LATEST)
         for row in slates:
             slate = Slate.from_bytes(row[-2])
