@@ -213,10 +213,16 @@ class AdaptiveBandit(naive_alpha.AdaptiveBandit):
     """All losses over the largest price of the context; with fixed weights d is over that of all contexts."""
 
     def __init__(
-        self, n_contexts: int, books: Books, *, alpha: float, context_weight: float, context_weights: Any = None
-    ) -> None:
-        self.sides = Sides(n_contexts, context_weight, context_weights)
+        self, n_contexts: int, books: Books, *, alpha: float, context_weight: float, context_weights: Any = None,
+        context_share: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.sides, self.sigma = Sides(n_contexts, context_weight, context_weights), context_share
+        self.totals, self.paid = np.zeros((n_contexts, len(books.live))), np.zeros(n_contexts)
         super().__init__(n_contexts, books, alpha=alpha)
+
+    def debt(self, context: int) -> float:
+        """By predictions."""
+        return float(self.sigma * self.totals[context].max() - self.paid[context])
 
     def prices(self, context: int) -> tuple[Vector, float]:
         """p_i + p_j of every live arm, and the largest p_i + p_l in any context."""
@@ -227,7 +233,10 @@ class AdaptiveBandit(naive_alpha.AdaptiveBandit):
         of_arm = (1 - sides.theta) * w / (w[own] @ r)
         q = sides.parts(context)
         of_all = sides.theta * q / sides.u
-        return of_arm + of_all[context], float(of_arm.max() + of_all.max())
+        p = of_arm + of_all[context]
+        if self.debt(context) > 0:
+            p = np.full(len(p), p.max())
+        return p, float(of_arm.max() + of_all.max())
 
     def relative_prices(self, context: int) -> Vector:
         p, _ = self.prices(context)
@@ -241,20 +250,30 @@ class AdaptiveBandit(naive_alpha.AdaptiveBandit):
         return float(now["peak" if self.sides.fixed is None else "peak of all"])
 
     def learn(self, context: int, arm: int, propensity: float, reward: float) -> None:
+        predicted = self.index.predict(context)
         super().learn(context, arm, propensity, reward)
         self.sides.pay(context, reward)
+        self.paid[context] += reward
         if arm in self.books.live:
             self.sides.rounds[context] += 1
+            self.totals[context] += predicted
 
     def new_period(self, carry: float) -> None:
         self.sides.new_period(carry)
         super().new_period(carry)
+        self.totals, self.paid = carry * self.totals, carry * self.paid
         self.head_start = self.index.largest * self.prices(0)[1]
+
+    def change(self, kept: list[int], n_new: int, books_change: Any) -> None:
+        self.totals = np.hstack([self.totals[:, kept], np.zeros((len(self.totals), n_new))])
+        super().change(kept, n_new, books_change)
 
     def grow(self, n_contexts: int, weights: Sequence[float] | None = None) -> None:
         more = n_contexts - self.n_contexts
         self.losses = np.vstack([self.losses, np.zeros((more, len(self.books.live)))])
         self.norms, self.n_contexts = np.append(self.norms, np.zeros(more)), n_contexts
+        self.totals = np.vstack([self.totals, np.zeros((more, len(self.books.live)))])
+        self.paid = np.append(self.paid, np.zeros(more))
         self.index.grow(n_contexts)
         self.sides.grow(n_contexts, weights)
 

@@ -96,11 +96,13 @@ def test_golden_runs(run: dict[str, Any]) -> None:
 class TwoSided(Pair):
     """A policy with a context weight and its oracle."""
 
-    def __init__(self, kind: str, groups: str, alpha: float, theta: float, weights: Any = None) -> None:
+    def __init__(
+        self, kind: str, groups: str, alpha: float, theta: float, weights: Any = None, share: float = 0.0
+    ) -> None:
         self.kind, terms = kind, GROUPS[groups]
         labels = terms.get("labels", list(range(3)))
         made, own = OWN[kind]
-        sides = {"context_weight": theta, "context_weights": weights}
+        sides = {"context_weight": theta, "context_weights": weights} | ({"context_share": share} if share else {})
         groups_of_policy = Groups(**terms) if terms else None
         self.policy = made(2, len(labels), alpha=alpha, seed=1, groups=groups_of_policy, **sides, **own)
         books = naive_alpha.Books(labels, terms.get("entitlements"), terms.get("pull_floor", 0.0))
@@ -378,6 +380,25 @@ def test_a_promise_matches_the_oracle(groups: str, alpha: float, theta: float, s
             pair.settle()
     pair.settle()
     pair.check()
+
+
+@pytest.mark.parametrize(
+    ("groups", "alpha", "theta"), [("plain", 1.0, 0.0), ("groups", 0.5, 0.3), ("arm floor", 2.0, 0.3)]
+)
+def test_the_target_of_a_bandit_matches_the_oracle(groups: str, alpha: float, theta: float) -> None:
+    pair = TwoSided("adaptive bandit", groups, alpha, theta, share=0.6)
+    contexts, rewards = make_rounds("smooth", 60, 2, pair.policy.n_arms, 5)
+    in_debt = 0
+    for t in range(60):
+        pair.round(contexts[t], rewards[t])
+        if t == 20:
+            pair.new_period(0.5)
+        owed = [pair.oracle.debt(context) for context in range(2)]
+        assert pair.policy.context_debts == pytest.approx(owed, rel=1e-9, abs=1e-9)
+        in_debt += max(owed) > 0.0
+    pair.check()
+    assert 0 < in_debt < 60
+    assert pair.policy.context_share_bound is pair.policy.expected_surrogate_regret_bound is None
 
 
 FLOORS = {"none": None, "arms": Groups(pull_floor=0.05), "groups": Groups(["a", "b", "a", "b"], pull_floor={"a": 0.2})}

@@ -75,7 +75,16 @@ from alphafair.math.predictor import (
     start_predictor,
     teach,
 )
-from alphafair.math.two_sides import carry_sides, check_sides, pay_context, start_sides, sum_logs, write_prices
+from alphafair.math.two_sides import (
+    carry_promise,
+    carry_sides,
+    check_sides,
+    debt_of,
+    pay_context,
+    start_sides,
+    sum_logs,
+    write_prices,
+)
 from alphafair.math.utility import (
     admit_accounts,
     check_slopes,
@@ -132,6 +141,8 @@ N2 = positions(N1, *two_sides.TOTALS._fields, "scarcest")  # with a second side,
 K2 = positions(K, *two_sides.OWN._fields)
 T2 = positions(T, "price")
 P2 = positions(P, "money", "joint_peak")
+K3 = positions(K2, "context_base")  # with a promise
+C3 = positions(C, "context_totals")
 
 
 @kernel
@@ -171,9 +182,11 @@ def score(memory, context, rounds):
     predict(memory, context, reward_size(memory.scalars))
     parts, slope, scores = memory.parts, memory.arms[A.slope], memory.scratch[T.scores]
     predicted = memory.scratch[T.predicted]
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
         write_joint_prices(memory, context)
         slope = memory.scratch[T2.price]
+        if memory.settings[S.context_share] > 0.0:
+            serve_debt(memory, context)
     n = scores.shape[0]
     peak = best = 0.0
     for i in range(n):
@@ -188,7 +201,7 @@ def score(memory, context, rounds):
 def consult_others(memory, context):
     """Write m_J and v = w m_J of what all decisions taught; return the largest v."""
     slope = memory.arms[A.slope]
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
         slope = memory.scratch[T2.price]
     return consult(memory, context, slope)
 
@@ -205,6 +218,17 @@ def write_joint_prices(memory, context):
     of_context = scarcest[K2.context_part] / scarcest[K2.context_account]
     memory.parts[P2.money] = money
     memory.parts[P2.joint_peak] = (1.0 - theta) * peak + theta * money * of_context
+
+
+@kernel
+def serve_debt(memory, context):
+    """Let all prices be the largest one in a context that is owed something: the play of alpha = 0."""
+    own, price, peak = memory.context_scalars[context, K2.context_account :], memory.scratch[T2.price], 0.0
+    if debt_of(memory.settings, own, memory.contexts[context, C3.context_totals]) > 0.0:
+        for i in range(price.shape[0]):
+            peak = max(peak, price[i])
+        for i in range(price.shape[0]):
+            price[i] = peak
 
 
 @kernel
@@ -244,7 +268,7 @@ def deviation(numbers):
 def concentrate(memory, scores, best):
     """Replace v = w m in `scores`, with maximum `best`, by a."""
     slope, pending = memory.arms[A.slope], memory.arms[A.pending]
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
         slope = memory.scratch[T2.price]
     n, best_slope, all_pending = scores.shape[0], 0.0, 0.0
     for i in range(n):
@@ -296,7 +320,7 @@ def set_distances(memory, context, most, keep, top):
         scratch[T.distances],
     )
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
         slope = memory.scratch[T2.price]
     n, peak, gamma, largest = scores.shape[0], parts[P.peak], parts[P.exploration], numbers[N.largest]
     size = most * largest
@@ -356,7 +380,7 @@ def peaks_for_bound(memory):
 
     With one both are over money; the master's is that of all contexts, since its own would rise between them.
     """
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
         money = memory.parts[P2.money]
         return memory.parts[P.peak] / money, memory.parts[P2.joint_peak] / money
     peak = peak_for_bound(memory)
@@ -409,7 +433,7 @@ def update_learners(memory, context, arm, propensity, reward):
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
     n, peak, share, gamma = scores.shape[0], parts[P.peak], parts[P.share], parts[P.exploration]
     of_master = peak
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and memory.settings[S.sided] > 0.0:
         slope = memory.scratch[T2.price]
         if memory.settings[S.fixed_weights] > 0.0:
             of_master = parts[P2.joint_peak]
@@ -471,6 +495,9 @@ def learn(memory, context, arm, propensity, reward):
     earn_one(memory.groups, memory.arms, A.earned, arm, reward)
     refresh(memory, arm)
     if SIDES and memory.settings[S.sided] > 0.0:
+        if memory.settings[S.context_share] > 0.0:
+            for i in range(memory.scratch.shape[1]):
+                memory.contexts[context, C3.context_totals, i] += memory.scratch[T.predicted, i]
         pay_context(memory.settings, numbers[N2.weighed :], own[K2.context_account :], reward)
         if memory.settings[S.fixed_weights] > 0.0 and context == int(numbers[N2.scarcest]):
             find_scarcest(memory)
@@ -683,6 +710,12 @@ def new_two_sided_period(memory: Any) -> None:
     memory.scalars[N.head_start] = size * memory.parts[P2.joint_peak] / memory.parts[P2.money]
 
 
+def carry_with_promise(memory: Any, carry: float) -> None:
+    """Start a period: what contexts were given, and what they were promised, count `carry`."""
+    carry_promise(of_sides(memory)[2], memory.contexts[:, C3.context_totals : C3.context_totals + 1], carry)
+    carry_sides(*of_sides(memory), carry)
+
+
 def check_two_sided(memory: Any) -> str | None:
     """Check the same, and the accounts of contexts."""
     totals, own = of_sides(memory)[1:]
@@ -755,6 +788,9 @@ TWO_SIDED = replace(
     carry=lambda memory, carry: carry_sides(*of_sides(memory), carry),
     sides_changed=find_scarcest,
 )
+PROMISE = replace(
+    TWO_SIDED, layout=Layout(S, N2, A, K3, C3, T2, P2, only_with_groups="earned"), carry=carry_with_promise
+)
 
 
 def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float | None:
@@ -764,10 +800,12 @@ def expected_surrogate_regret_bound(memory: Any, first_round: int = 0) -> float 
 
     None outside the theorem: fewer than two rounds or arms, rewards that came late or for masked decisions, a change of
     arms, of alpha or of the number of shown arms, or floors for groups. With a context weight the bound is in units of
-    ln W_2, and there is none without fixed weights of contexts, or above alpha = 1.
+    ln W_2, and there is none without fixed weights of contexts, above alpha = 1, or with a promise.
     """
     numbers, n, sided = memory.scalars, memory.arms.shape[1], memory.settings[S.sided] > 0.0
     if sided and (memory.settings[S.fixed_weights] == 0.0 or memory.settings[S.alpha] > 1.0):
+        return None
+    if memory.settings[S.context_share] > 0.0:
         return None
     n_rounds = numbers[N.rounds] - first_round
     if numbers[N.outside] > 0.0 or memory.groups.numbers[F.group_floored] > 0.0 or min(n_rounds, n) < 2:

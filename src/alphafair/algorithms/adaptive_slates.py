@@ -287,3 +287,4 @@ SLATES: dict[str, Any] = {
 ALGORITHM = replace(adaptive_bandit.ALGORITHM, **SLATES)
 ON_WELFARE = replace(adaptive_bandit.ON_WELFARE, **SLATES)
 TWO_SIDED = replace(adaptive_bandit.TWO_SIDED, **SLATES)  # of one arm
+PROMISE = replace(adaptive_bandit.PROMISE, **SLATES)

@@ -33,6 +33,7 @@ def variants(_n_contexts: int, _n_arms: int) -> dict[str, dict[str, Any]]:
         "two": {"alpha": 2.0, "feedback": "full"},
         "max-min": {"alpha": math.inf, "feedback": "bandit"},
         "two-sided": {"alpha": 1.0, "feedback": "full", "context_weight": 0.25},
+        "promise-bandit": {"alpha": 0.5, "feedback": "bandit", "context_share": 0.7},
         "promise": {"alpha": 0.5, "feedback": "full", "context_share": 0.7},
         "two-sided-bandit": {"alpha": 1.0, "feedback": "bandit", "context_weight": 0.25},
     }
@@ -68,8 +69,10 @@ class AlphaFairAdaptive(TwoSided):
     context_weights
         Positive weights of contexts, with which bounds hold. None: the part of all rounds so far.
     context_share
-        A promise to every context, in [0, 1): this part of the rewards of its best arm, at any time and whatever the
-        rewards are, but for `context_share_bound`. Full information only.
+        A promise to every context, in [0, 1): this part of the rewards of its best arm. With full information it is
+        kept at any time and whatever the rewards are, but for `context_share_bound`. With bandit feedback it is a
+        target without a guarantee: debts are computed from predictions, and a context in debt is served as at alpha=0.
+        It is met where the best arm of a context can be learned; where it cannot, predictions say that it is met.
     n_features
         Number of features of a round; 0 for none. `choose` then needs them: `choose(context, features=z)`.
     features_of
@@ -116,7 +119,7 @@ class AlphaFairAdaptive(TwoSided):
         Feedback.BANDIT: adaptive_slates.TWO_SIDED,
     }
 
-    promise_algorithm: ClassVar[Any] = {Feedback.FULL: adaptive_full.PROMISE}
+    promise_algorithm: ClassVar[Any] = {Feedback.FULL: adaptive_full.PROMISE, Feedback.BANDIT: adaptive_slates.PROMISE}
 
     def __init__(
         self,

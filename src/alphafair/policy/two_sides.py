@@ -138,13 +138,11 @@ class TwoSided(BasePolicy):
     def _check_sides(self, settings: Mapping[str, Any]) -> None:
         """Raise if the policy cannot have this second side."""
         found, weight = type(self).sides_algorithm, settings.get("context_weight", 0.0)
-        if weight and (found is None or (isinstance(found, Mapping) and self.feedback not in found)):
-            repair = "Use AlphaFair, or AlphaFairAdaptive with full information."
-            raise InvalidArgument("context_weight", f"0 for {self.name}", weight, repair)
+        if weight and found is None:
+            raise InvalidArgument("context_weight", f"0 for {self.name}", weight, "Use AlphaFair or AlphaFairAdaptive.")
         found, share = type(self).promise_algorithm, settings.get("context_share", 0.0)
-        if share and (found is None or self.feedback not in found):
-            repair = 'Pass feedback="full", or a context_weight.'
-            raise InvalidArgument("context_share", "0 with bandit feedback", share, repair)
+        if share and found is None:
+            raise InvalidArgument("context_share", f"0 for {self.name}", share, "Use AlphaFairAdaptive.")
 
     def _left_by_floors(self) -> float:
         return float(self._memory.groups.numbers[F.unpromised])

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from alphafair.algorithms import AlphaFairAdaptive
 from alphafair.algorithms.adaptive_bandit import N as ADAPTIVE_SCALARS
+from alphafair.lab.rivals.one_by_one import variants
 from alphafair.values import Feedback
 
 
@@ -17,7 +18,9 @@ class GuaranteedLearner(AlphaFairAdaptive):
 
     name: ClassVar[str] = "guaranteed-learner"
     feedback = Feedback.BANDIT
-    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), style=("#332288", "p"))
+    traits = replace(AlphaFairAdaptive.traits, feedbacks=(Feedback.BANDIT,), style=("#332288", "p"), variants=variants)
+    sides_algorithm: ClassVar = None
+    promise_algorithm: ClassVar = None
 
     def __init__(
         self,
