@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 LONGEST_LABEL: Final = 200  # characters of a label or an id
 _SHORT = reprlib.Repr()
@@ -122,6 +122,42 @@ class PeriodStatus:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A value, and a 95% interval that holds at every look; without one where too few visitors were rewarded."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class AgainstPolicy:
+    """What the incumbent's side has more than the policy's, and its welfare over the policy's."""
+
+    mean_reward: Interval
+    welfare_ratio: Interval | None  # None where the policy has no alpha
+    jain_index: Interval
+
+
+@dataclass(frozen=True)
+class SideStatus:
+    """What one side earned, of decisions since the last change of mode, share or salt; None before its first reward.
+
+    Welfare and Jain's index are those of accounts that the rewards of the side would lead to with the decisions of both
+    sides, so that sides are comparable.
+    """
+
+    source: str  # "policy", or who decided
+    decisions: int
+    rewarded: int  # among them, by a client or by default
+    mean_reward: Interval | None  # per decision, in the units of `reward_range`
+    welfare: Interval | None
+    jain_index: Interval | None
+    least_share: float | None  # of all rewards, by group over its entitlement; None where nothing was earned
+    against_policy: AgainstPolicy | None  # of the incumbent alone: the traffic that was left to it
+
+
+@dataclass(frozen=True)
 class Status:
     """An experiment at one moment."""
 
@@ -157,6 +193,10 @@ class Status:
     carry: float  # of what was earned, the part that counts in the next period
     periods: tuple[PeriodStatus, ...]  # with the current one; empty where there was never more than one
     features: dict[str, str | list[str]] | None  # by name, as declared; None where decisions have none
+    mode: str  # who decides: "live" the policy, "watch" the incumbent, "share" the policy for a share of the units
+    share: float | None
+    sides: tuple[SideStatus, ...] | None  # the policy first; None before the first mode or observation
+    share_seen: Interval | None  # the part of decisions that was the policy's, in mode "share"
     unhealthy: str | None  # what its policy failed at, and why; None while it works
 
 
@@ -166,6 +206,9 @@ class NewTerms(TypedDict, total=False):
     groups: dict[str, str] | None  # by arm; those left out stay
     entitlements: dict[str, float] | None  # by group, or by arm without groups; those left out stay
     pull_floor: float | dict[str, float] | None
+    mode: Literal["live", "watch", "share"] | None
+    share: float | None
+    salt: str | None
     reward_wait: float | None
     default_reward: float | None
 

@@ -14,7 +14,16 @@ from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from alphafair_client.answers import LONGEST_LABEL, GroupStatus, Outcome, PeriodStatus, Receipt, SlateReceipt
+from alphafair_client.answers import (
+    LONGEST_LABEL,
+    GroupStatus,
+    Interval,
+    Outcome,
+    PeriodStatus,
+    Receipt,
+    SideStatus,
+    SlateReceipt,
+)
 
 Role = Literal["metrics", "read", "write", "log", "admin"]
 MOST_BATCH, MOST_ARMS, MOST_NAMES = 1000, 1000, 100
@@ -57,6 +66,12 @@ NextPeriodStart = Annotated[
     str, Meta(description="When a period starts, in ISO 8601. Default: as before if the length stays, else now.")
 ]
 NextCarry = Annotated[float, Meta(ge=0.0, le=1.0, description="The carry of later periods, or of this new_period.")]
+Mode = Annotated[
+    Literal["live", "watch", "share"],
+    Meta(description="Who decides: the policy, the incumbent, or the policy for a share of the units."),
+]
+Share = Annotated[float, Meta(gt=0.0, lt=1.0, description="The part of units that the policy decides for.")]
+Salt = Annotated[Label, Meta(description="Of the hash that divides units. Default: the name.")]
 Setting = bool | int | float | str
 FeatureType = str | list[Label]
 Features = Annotated[
@@ -93,6 +108,11 @@ class DecisionRequest(Body):
         ]
         | None
     ) = None
+    incumbent: Annotated[Label, Meta(description="The arm that you would show without the experiment.")] | None = None
+    incumbent_propensity: (
+        Annotated[float, Meta(gt=0.0, le=1.0, description="Its probability, if the incumbent knows it.")] | None
+    ) = None
+    unit: Annotated[Label, Meta(description="Whom it is for, such as a visitor. Default: the context.")] | None = None
 
 
 class RewardRequest(Body):
@@ -187,6 +207,9 @@ class NewExperiment(Body):
     period_start: PeriodStart | UnsetType = UNSET
     carry: Carry | UnsetType = UNSET
     features: Features | UnsetType = UNSET
+    mode: Mode = "live"
+    share: Share | None = None
+    salt: Salt | None = None
     settings: Annotated[dict[str, Setting], Meta(description="Settings of the policy.")] = {}
 
 
@@ -214,6 +237,9 @@ class ChangedTerms(Body):
         | UnsetType
         | None
     ) = UNSET
+    mode: Mode | UnsetType | None = UNSET
+    share: Share | UnsetType | None = UNSET
+    salt: Salt | UnsetType | None = UNSET
     reward_wait: Wait | UnsetType | None = UNSET
     default_reward: DefaultReward | UnsetType | None = UNSET
 
@@ -374,6 +400,9 @@ class ExperimentAnswer(Struct):
     rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or
     arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without
     accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf".
+    `mode` says who decides. `sides`
+    compares the policy's decisions with those of others since the last change of mode, share or salt; it is null before
+    the first mode or observation. `share_seen` is the policy's part of the decisions in mode `share`.
     `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of
     its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every
     period, the current one last, and is empty if there was never more than one. `features` are those of every
@@ -413,6 +442,10 @@ class ExperimentAnswer(Struct):
     carry: float
     periods: list[PeriodStatus]
     features: dict[str, str | list[str]] | None
+    mode: Literal["live", "watch", "share"]
+    share: float | None
+    sides: list[SideStatus] | None
+    share_seen: Interval | None
     unhealthy: str | None
 
 

@@ -130,14 +130,20 @@ class _Calls(_Settings):
         *,
         k: int | None = None,
         features: Mapping[str, Any] | None = None,
+        incumbent: str | None = None,
+        incumbent_propensity: SupportsFloat | None = None,
+        unit: str | None = None,
         timeout: float | None = None,
     ) -> Call[Receipt | SlateReceipt]:
         """Draw an arm for a context. Without an `id`, a new one is sent, so that repeated attempts are one decision.
 
         With `k` draw a slate of k different arms, or of all that can be played if they are fewer: a `SlateReceipt`.
         `features` are values by name, as the experiment declares them.
+
+        `incumbent` is the arm that you would show without the experiment: modes "watch" and "share" return it, and so
+        does the client where nobody answers. `unit` is whom the decision is for, by default the context.
         """
-        body = _decision(context, id, available, deferred, k, features)
+        body = _decision(context, id, available, deferred, k, features, incumbent, incumbent_propensity, unit)
         terms = self._terms(self._decide_timeout if timeout is None else timeout)
         return self._fallback.decide(experiment, body, sending.call(terms, api.DECIDE, body, name=experiment))
 
@@ -166,15 +172,19 @@ class _Calls(_Settings):
         *,
         k: int | Iterable[int | None] | None = None,
         features: Iterable[Mapping[str, Any] | None] | None = None,
+        incumbent: Iterable[str | None] | None = None,
+        incumbent_propensity: Iterable[SupportsFloat | None] | None = None,
+        unit: Iterable[str | None] | None = None,
         timeout: float | None = None,
     ) -> Call[list[Receipt | SlateReceipt | ServiceError | ConnectionError]]:
         """Draw an arm for each context, in order; an item that fails has the exception that `decide` would raise.
 
         `ids` has one entry per context. `available` is one list of arms for all contexts, or one list or None per
         context. `deferred` and `k`, how many arms to show, are one value for all contexts, or one per context.
-        `features` has those of each context. More than 1,000 contexts are sent in several requests, one after the
-        other. If the first request fails, its exception is raised; if a later one fails, its exception is the result of
-        its contexts and of all after them.
+        `features`, `incumbent`, `incumbent_propensity` and `unit` have those of each context.
+
+        More than 1,000 contexts are sent in several requests, one after the other. If the first request fails, its
+        exception is raised; if a later one fails, its exception is the result of its contexts and of all after them.
         """
         labels = _list("contexts", contexts)
         arms: Any = None if available is None else _list("available", available)
@@ -186,8 +196,10 @@ class _Calls(_Settings):
             "available": arms,
             "deferred": [deferred] * len(labels) if one else _list("deferred", deferred),
             "k": _list("k", k) if isinstance(k, Iterable) else [k] * len(labels),
-            "features": [None] * len(labels) if features is None else _list("features", features),
         }
+        told = {"incumbent": incumbent, "incumbent_propensity": incumbent_propensity, "unit": unit}
+        for name, values in {"features": features, **told}.items():
+            columns[name] = [None] * len(labels) if values is None else _list(name, values)
         for name, column in columns.items():
             if len(column) != len(labels):
                 repair = f"There are {len(labels)} contexts."
@@ -439,6 +451,9 @@ class Client(_Settings):
             *,
             k: None = None,
             features: Mapping[str, Any] | None = None,
+            incumbent: str | None = None,
+            incumbent_propensity: SupportsFloat | None = None,
+            unit: str | None = None,
             timeout: float | None = None,
         ) -> Receipt: ...
         @overload
@@ -452,6 +467,7 @@ class Client(_Settings):
             *,
             k: int,
             features: Mapping[str, Any] | None = None,
+            unit: str | None = None,
             timeout: float | None = None,
         ) -> SlateReceipt: ...
         def decide(self, *arguments: Any, **options: Any) -> Any: ...
@@ -566,6 +582,9 @@ class AsyncClient(_Settings):
             *,
             k: None = None,
             features: Mapping[str, Any] | None = None,
+            incumbent: str | None = None,
+            incumbent_propensity: SupportsFloat | None = None,
+            unit: str | None = None,
             timeout: float | None = None,
         ) -> Receipt: ...
         @overload
@@ -579,6 +598,7 @@ class AsyncClient(_Settings):
             *,
             k: int,
             features: Mapping[str, Any] | None = None,
+            unit: str | None = None,
             timeout: float | None = None,
         ) -> SlateReceipt: ...
         async def decide(self, *arguments: Any, **options: Any) -> Any: ...
@@ -702,10 +722,25 @@ def _alpha(value: Any) -> Any:
     return "inf" if value == math.inf else float(value)
 
 
-def _decision(context: Any, id: Any, available: Any, deferred: Any, k: Any, features: Any) -> dict[str, Any]:
+def _decision(
+    context: Any,
+    id: Any,
+    available: Any,
+    deferred: Any,
+    k: Any,
+    features: Any,
+    incumbent: Any,
+    incumbent_propensity: Any,
+    unit: Any,
+) -> dict[str, Any]:
     options: dict[str, Any] = {} if k is None else {"k": _shown(k)}
     if features is not None:
         options["features"] = _features(features)
+    for name, label in (("incumbent", incumbent), ("unit", unit)):
+        if label is not None:
+            options[name] = _label(name, label)
+    if incumbent_propensity is not None:
+        options["incumbent_propensity"] = _number("incumbent_propensity", incumbent_propensity)
     return {
         "context": _label("context", context),
         "id": sending.new_id() if id is None else _label("id", id),

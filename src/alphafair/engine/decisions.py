@@ -36,6 +36,7 @@ PAGE = 500  # overdue decisions settled in one transaction
 STAMP, SIZE, BLOCK = 4, 12, 512  # bytes of an id from the clock and at random, and ids made at a time
 
 MOST_SOURCES = 8  # of an experiment, beside its policy
+INCUMBENT = "incumbent"  # the source of arms that `decide` is told and returns
 RESERVED = "policy"  # a source that would be taken for the experiment's own policy
 
 APPLIED, RECORDED, REPEATED = Outcome("applied"), Outcome("recorded"), Outcome("repeated")
@@ -215,7 +216,7 @@ class RequestHandler:
     def decide(self, request: Decide, batch: Batch) -> Receipt | SlateReceipt:
         """Check the request, draw an arm or a slate, and only then change anything."""
         memory = self._memory
-        name, label, id, available, deferred, k, features = request
+        name, label, id, available, deferred, k, features, incumbent, incumbent_propensity, unit = request
         experiment = memory.experiments.get(name) if type(name) is str else None
         if experiment is None:
             experiment = memory.find(name)
@@ -236,11 +237,21 @@ class RequestHandler:
                 return self._receipt(record, id, label)
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
-        mask = experiment.mask(available) if experiment.masked or available is not None else None
+        part, shown_by_incumbent, place = batch.part(experiment), None, None
+        if incumbent is not None or incumbent_propensity is not None or experiment.settings.mode != "live":
+            shown_by_incumbent = _checked_incumbent(experiment, incumbent, incumbent_propensity, k)
+        if unit is not None or experiment.has_sides or part.sources:
+            place = place_of(label if unit is None else checked_label("unit", unit), experiment.salt)
         described = columns = None
         if features is not None or experiment.schema is not None:
             described, columns = experiment.described(features)
-        part = batch.part(experiment)
+        if place is not None and shown_by_incumbent is not None and not experiment.settings.is_ours(place.u):
+            self._check_source(experiment, part, INCUMBENT)
+            number, grown = self._context(experiment, part, label)
+            id = self.ids.next() if id is None else id
+            known = (number, label, *shown_by_incumbent, INCUMBENT, described, place.bucket)
+            return self._receipt(self._record(batch, part, id, others, grown, known, deferred=deferred), id, label)
+        mask = experiment.mask(available) if experiment.masked or available is not None else None
         policy = experiment.policy if part.policy is None else part.policy
         number, grown = self._context(experiment, part, label)
         policy = policy if grown is None else grown
@@ -254,7 +265,8 @@ class RequestHandler:
         among = None if mask is None else packed(mask)
         if id is None:
             id = self.ids.next()
-        key, tie = experiment.key, checksum(experiment.key, number, label, id, described)
+        bucket = place.bucket if place is not None and (experiment.has_sides or part.sources) else None
+        key, tie = experiment.key, checksum(experiment.key, number, label, id, described, bucket, unit)
         # nothing is refused from here on
         if grown is not None:
             batch.add_context(part, number, label, grown)
@@ -264,7 +276,6 @@ class RequestHandler:
         record = DecisionRecord(
             event, experiment, position, number, label, arm, propensity, distribution, state, others, slate
         )
-        bucket = place_of(label, experiment.salt).bucket if self._has_sides(part) else None
         record.features, record.bucket = described, bucket
         later = 1 if deferred else 0
         shown = None if slate is None else slate.to_bytes()
@@ -299,32 +310,52 @@ class RequestHandler:
             return REPEATED if reward is None else self._repeated_reward(id, reward, experiment, batch)
         value = None if reward is None else _checked_reward(experiment, reward, 0)[0]
         part = batch.part(experiment)
-        known = [*experiment.tally.sources, *part.sources]
-        if source not in known and len(known) >= MOST_SOURCES:
-            allowed = f"one of the {MOST_SOURCES} sources of {experiment.name}, {validate.listed(known)}"
-            raise RequestError("too_many_sources", "source", allowed, source, "Use one label for each who decides.")
+        self._check_source(experiment, part, source)
         described = None
         if features is not None or experiment.schema is not None:
             described, _ = experiment.described(features)
         number, grown = self._context(experiment, part, label)
         # nothing is refused from here on
-        if grown is not None:
-            batch.add_context(part, number, label, grown)
-        bucket = place_of(unit, experiment.salt).bucket
-        event, at, position, seen = part.next(), batch.at, part.position, part.expected
-        state = DecisionState(True, at, None)
-        drawn = (number, label, number_of_arm, told, None, state)
-        record = DecisionRecord(event, experiment, position, *drawn, others, None, source, described, bucket)
-        tie = checksum_of_others(experiment.key, number, label, id, source, number_of_arm, told, described, bucket)
-        row = (event, experiment.key, position, id, number, number_of_arm, told, seen, experiment.version, 0)
-        batch.observe(part, (*row, None, None, at, tie, None, source, described, bucket), record)
+        shown = (number, label, number_of_arm, told, source, described, place_of(unit, experiment.salt).bucket)
+        record = self._record(batch, part, id, others, grown, shown)
         if value is not None:
-            batch.settle(record, state, value, "client")
+            batch.settle(record, batch.state(record), value, "client")
         if replaced is not None:
             waits = _up_to_date(replaced, batch)
             if waits.settled is None:
                 batch.settle(replaced, waits, None, "expired" if waits.active else "lapsed")
         return RECORDED
+
+    @staticmethod
+    def _check_source(experiment: Experiment, part: ExperimentPart, source: str) -> None:
+        known = [*experiment.tally.sources, *part.sources]
+        if source not in known and len(known) >= MOST_SOURCES:
+            allowed = f"one of the {MOST_SOURCES} sources of {experiment.name}, {validate.listed(known)}"
+            raise RequestError("too_many_sources", "source", allowed, source, "Use one label for each who decides.")
+
+    @staticmethod
+    def _record(
+        batch: Batch,
+        part: ExperimentPart,
+        id: str,
+        others: DecisionRecord | None,
+        grown: BasePolicy | None,
+        shown: tuple[int, str, int, float, str, bytes | None, int],
+        *,
+        deferred: bool = False,
+    ) -> DecisionRecord:
+        """Add a decision of another source: context, label, arm, propensity, source, features and bucket."""
+        number, label, arm, told, source, described, bucket = shown
+        if grown is not None:
+            batch.add_context(part, number, label, grown)
+        experiment, at, seen = part.experiment, batch.at, part.expected
+        event, position = part.next(), part.position
+        drawn = (number, label, arm, told, None, DecisionState(not deferred, at, None))
+        record = DecisionRecord(event, experiment, position, *drawn, others, None, source, described, bucket)
+        tie = checksum_of_others(experiment.key, number, label, id, source, arm, told, described, bucket)
+        row = (event, experiment.key, position, id, number, arm, told, seen, experiment.version, int(deferred))
+        batch.observe(part, (*row, None, None, at, tie, None, source, described, bucket), record)
+        return record
 
     def _replaced(self, id: Any, own: str, experiment: Experiment, batch: Batch) -> DecisionRecord | None:
         """Return the decision of the policy that an observation stands for; None if there is none."""
@@ -352,11 +383,6 @@ class RequestHandler:
         number = experiment.n_contexts + len(part.contexts)
         self._memory.check_contexts(experiment, number + 1)
         return number, experiment.policy_for(experiment.policy if part.policy is None else part.policy, number)
-
-    @staticmethod
-    def _has_sides(part: ExperimentPart) -> bool:
-        """Whether decisions are counted by the bucket of their unit: from the first observation on."""
-        return bool(part.experiment.tally.sources or part.sources)
 
     @staticmethod
     def _receipt(record: DecisionRecord, id: str, label: str) -> Receipt | SlateReceipt:
@@ -496,7 +522,23 @@ def _checked_reward(experiment: Experiment, value: Any, n_arms: int) -> tuple[fl
     return number, None
 
 
-def _checked_propensity(value: Any) -> float:
+def _checked_incumbent(experiment: Experiment, arm: Any, propensity: Any, k: Any) -> tuple[int, float] | None:
+    """Return the number of the arm that the program would show itself, and its propensity; None in mode live."""
+    mode = experiment.settings.mode
+    if arm is None and mode != "live":
+        repair = f"{experiment.name} has the mode {mode!r}: pass the arm that you would show without it."
+        raise RequestError("incumbent_required", "incumbent", "the arm of the incumbent", None, repair)
+    if arm is None:
+        repair = "Pass incumbent as well, or leave it out."
+        raise RequestError("bad_request", "incumbent_propensity", "passed with incumbent", propensity, repair)
+    if k is not None and mode != "live":
+        repair = "Make a decision for each slot, with a context such as home/3."
+        raise RequestError("bad_request", "k", f"left out in mode {mode!r}: the incumbent shows one arm", k, repair)
+    number, told = experiment.number_of(arm, "incumbent"), _checked_propensity(propensity, "incumbent_propensity")
+    return None if mode == "live" else (number, told)
+
+
+def _checked_propensity(value: Any, argument: str = "propensity") -> float:
     """Return a propensity as it is stored: 0 if it is unknown."""
     if value is None:
         return 0.0
@@ -507,7 +549,7 @@ def _checked_propensity(value: Any) -> float:
         number = np.nan
     if not 0.0 < number <= 1.0:
         repair = "Pass the probability with which the arm was chosen, or leave it out."
-        raise RequestError("bad_request", "propensity", "a number in (0, 1]", value, repair)
+        raise RequestError("bad_request", argument, "a number in (0, 1]", value, repair)
     return number
 
 

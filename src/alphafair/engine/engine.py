@@ -152,6 +152,9 @@ class Engine:
         *,
         k: None = None,
         features: Mapping[str, Any] | None = None,
+        incumbent: str | None = None,
+        incumbent_propensity: float | None = None,
+        unit: str | None = None,
     ) -> Receipt: ...
     @overload
     def decide(
@@ -164,6 +167,7 @@ class Engine:
         *,
         k: int,
         features: Mapping[str, Any] | None = None,
+        unit: str | None = None,
     ) -> SlateReceipt: ...
     def decide(
         self,
@@ -175,6 +179,9 @@ class Engine:
         *,
         k: int | None = None,
         features: Mapping[str, Any] | None = None,
+        incumbent: str | None = None,
+        incumbent_propensity: float | None = None,
+        unit: str | None = None,
     ) -> Receipt | SlateReceipt:
         """Draw an arm for a context. Repeating an `id` in an experiment returns the same arm and propensity.
 
@@ -184,8 +191,13 @@ class Engine:
         are rewarded. Any k may follow any other.
 
         `features` are values by name, as declared at the creation.
+
+        `incumbent` is the arm that you would show without the experiment. In mode "watch" it is what comes back, with
+        `source` "incumbent"; in mode "share" for units that are not ours; in mode "live" it is not used. A `unit` is
+        whom the decision is made for, such as a visitor; by default the context. The same unit has the same side.
         """
-        return self._submit_one(Decide(experiment, context, id, available, deferred, k, features))  # type: ignore[return-value]
+        asked = (available, deferred, k, features, incumbent, incumbent_propensity, unit)
+        return self._submit_one(Decide(experiment, context, id, *asked))  # type: ignore[return-value]
 
     def decide_many(
         self,
@@ -194,22 +206,27 @@ class Engine:
         *,
         k: int | Iterable[int | None] | None = None,
         features: Iterable[Mapping[str, Any] | None] | None = None,
+        incumbent: Iterable[str | None] | None = None,
+        incumbent_propensity: Iterable[float | None] | None = None,
+        unit: Iterable[str | None] | None = None,
     ) -> list[Receipt | SlateReceipt | RequestError]:
         """Draw for each context, in order and in one transaction; an item that is refused is its exception.
 
-        `k` is one number for all contexts, or one or None per context; `features` has those of each context. See
-        `submit` for ids and available arms.
+        `k` is one number for all contexts, or one or None per context; `features`, `incumbent`, `incumbent_propensity`
+        and `unit` have those of each context. See `submit` for ids and available arms.
         """
         labels = list(contexts)
         columns: dict[str, list[Any]] = {
             "k": [*k] if isinstance(k, Iterable) else [k] * len(labels),
-            "features": [None] * len(labels) if features is None else [*features],
         }
+        told = {"incumbent": incumbent, "incumbent_propensity": incumbent_propensity, "unit": unit}
+        for name, values in {"features": features, **told}.items():
+            columns[name] = [None] * len(labels) if values is None else [*values]
         for name, column in columns.items():
             if len(column) != len(labels):
                 raise InvalidArgument(name, "as many as contexts", len(column), f"There are {len(labels)} contexts.")
         rows = zip(labels, *columns.values(), strict=True)
-        found = self.submit([Decide(experiment, label, k=each, features=values) for label, each, values in rows])
+        found = self.submit([Decide(experiment, label, None, None, False, *asked) for label, *asked in rows])
         return found  # type: ignore[return-value]
 
     def reward(self, id: str, reward: Value, experiment: str | None = None) -> Outcome:
@@ -345,6 +362,9 @@ class Engine:
         period_start: str | datetime | None = None,
         carry: float = DEFAULT_CARRY,
         features: Mapping[str, Any] | None = None,
+        mode: str = "live",
+        share: float | None = None,
+        salt: str | None = None,
         **settings: Any,
     ) -> None:
         """Create an experiment, with any registered policy ("alpha-fair-adaptive") and its settings, such as `alpha`.
@@ -362,6 +382,10 @@ class Engine:
 
         `features` of every decision, by name: "number", "number?" if it may be missing, or a list of 2 to 50 labels, in
         which "*" stands for all others. They stay as they are declared here.
+
+        In `mode` "live" the policy decides. In "watch" the incumbent does, whose arm is passed to `decide`: it is
+        recorded, and the policy learns from it. In "share" the policy decides for a `share` of the units, in (0, 1),
+        by a hash keyed with `salt`, by default the name: a larger share moves units to the policy alone.
         """
         if groups is not None:
             settings["groups"] = groups
@@ -371,6 +395,9 @@ class Engine:
             "reward_wait": reward_wait,
             "default_reward": default_reward,
             "features": features,
+            "mode": mode,
+            "share": share,
+            "salt": salt,
         }
         checked, named = Settings.checked(name, arms, contexts, terms, calendar, policy, settings, start)
         state = None if start is None else start.to_bytes()
@@ -462,7 +489,8 @@ class Engine:
 
         `groups`, `entitlements` and `pull_floor` are those of `create`, by arm or group: what is left out of `groups`
         and `entitlements` stays. What was learned about rewards stays; see `Policy.set_groups` for the accounts.
-        `reward_wait` and `default_reward` hold for decisions that wait already.
+        `reward_wait` and `default_reward` hold for decisions that wait already. `mode`, `share` and `salt` say who
+        decides from now on: see `create`. The report of sides begins again with them.
         """
         self._change(name, "terms", terms)
 

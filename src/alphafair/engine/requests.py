@@ -18,6 +18,9 @@ class Decide(NamedTuple):
     deferred: bool = False
     k: int | None = None
     features: Mapping[str, Any] | None = None
+    incumbent: str | None = None  # the arm that the program would show without the experiment
+    incumbent_propensity: float | None = None
+    unit: str | None = None  # whom it is made for; None: the context
 
 
 class Reward(NamedTuple):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from alphafair.engine.store.ledger import Change
 
 Fields = dict[str, Any]
+OF_SIDES: Final = ("mode", "share", "salt")  # after a change of these the sides are counted anew
 
 
 def _as_given(experiment: Experiment, value: Any, new: Fields) -> Any:
@@ -161,6 +162,7 @@ def _arms_by_label(experiment: Experiment, value: Any) -> Any:
 
 
 _EPOCH: Final = "A new epoch starts from the accounts after the change: certificates cover later rounds only."
+_OWN: Final = "Unchanged for decisions of this policy, which alone count in its accounts."
 TERMS: Final = {  # checked in this order
     "groups": Term(
         check=_groups,
@@ -186,6 +188,12 @@ TERMS: Final = {  # checked in this order
         "at once.",
     ),
     "default_reward": Term(guarantee="As after rewards: the default is one. It holds for decisions that wait already."),
+    "mode": Term(guarantee=f"{_OWN} The report of sides counts decisions from here on."),
+    "share": Term(
+        guarantee=f"{_OWN} A larger share moves visitors to this policy alone, a smaller one back alone. The report of "
+        "sides counts decisions from here on.",
+    ),
+    "salt": Term(guarantee=f"{_OWN} Visitors are divided anew, and the report of sides starts again."),
 }
 
 
@@ -212,6 +220,8 @@ def follow(experiment: Experiment, change: Change, body: Fields) -> None:
     """Let an experiment follow its new terms, apart from its policy."""
     of_settings = {name: value for name, value in body["set"].items() if name in settings.TERMS}
     experiment.settings = replace(experiment.settings, **of_settings)
+    if of_settings.keys() & {*OF_SIDES}:
+        experiment.compare_sides(change.position)
 
 
 def works_on_policy(body: Fields) -> bool:

@@ -68,17 +68,32 @@ class Experiment:
         self.n_contexts = settings.n_contexts
         self.tally = Tally()
         self.tally.add_arms(len(self.arms))
-        self.summary = Summary(created.at, len(self.arms))
+        self.summary = Summary(created.at, len(self.arms), settings.reward_range)
         self.alpha = alpha_of(settings.of_policy)
         self.full, self._only_draws = False, False
         self.problems: dict[str, str] = {}  # what the policy failed at, and why
         self._failed_in: int | None = None  # the context whose draw failed
         self._policy: BasePolicy | None = None
+        self._has_modes = False
+        if settings.mode != "live":
+            self.compare_sides(created.position)
+
+    # sides
 
     @property
     def salt(self) -> str:
         """What the hash of units is keyed with: sides and buckets of experiments are independent."""
-        return self.name
+        return self.settings.salt or self.name
+
+    @property
+    def has_sides(self) -> bool:
+        """Whether decisions are counted by the bucket of their unit: from the first mode or observation on."""
+        return self._has_modes or bool(self.tally.sources)
+
+    def compare_sides(self, position: int) -> None:
+        """Count the decisions of every side from here on: who decides has changed."""
+        self._has_modes = True
+        self.summary.compare_sides(position)
 
     # its policy
 

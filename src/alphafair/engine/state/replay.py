@@ -372,7 +372,7 @@ class Replay:
         if summary is None:
             self._not_summarized[key] = position
         else:
-            experiment.summary = Summary.from_bytes(summary)
+            experiment.summary = Summary.from_bytes(summary, experiment.settings.reward_range)
             self._not_summarized.pop(key, None)
         if policy is not None:
             experiment.policy = policy
@@ -425,7 +425,9 @@ class Replay:
         for key, position in until.items():
             created, *later = self.changes[key]
             changes[key] = [change for change in later if change.position <= position]
-            self.experiments[key].summary = Summary(created.at, len(json.loads(created.body)["arms"]))
+            self.experiments[key].summary = Summary(
+                created.at, len(json.loads(created.body)["arms"]), self.experiments[key].settings.reward_range
+            )
         positions = {key: (0, position) for key, position in until.items()}
         for _, chunk in chunks(self.store, positions, draws=False, full=full):
             for key, position in until.items():

@@ -27,6 +27,7 @@ NOT_SETTINGS = (  # arguments of a policy that the engine sets itself, or that n
 GROUP_FIELDS = frozenset(field.name for field in fields(Groups))
 DEFAULT_CARRY: Final = 0.5
 SHORTEST_PERIOD: Final = 60.0  # seconds
+MODES: Final = ("live", "watch", "share")  # our policy decides for all units, for none, or for a part of them
 A_DATE: Final = "Pass, for example, 2024-01-01T00:00Z."
 
 
@@ -59,6 +60,9 @@ class Settings:
     n_contexts: int
     calendar: Mapping[str, Any]  # period, period_start and carry, as far as they were passed
     features: Mapping[str, Any] | None = None  # of every decision, by name: see `FeatureSchema`
+    mode: str = "live"  # who decides: see `MODES`
+    share: float | None = None  # the part of units that the policy decides for, in mode "share"
+    salt: str | None = None  # of the hash of units; None: the name
 
     @classmethod
     def checked(
@@ -136,13 +140,19 @@ class Settings:
 
     def with_terms(self, terms: Mapping[str, Any]) -> Self:
         """Return the settings with other values of some terms; refused where they do not agree with the rest."""
-        present = {term: getattr(self, term) for term in TERMS}
-        return replace(self, **_agreed({**present, **terms}))
+        values = {term: getattr(self, term) for term in TERMS} | dict(terms)
+        if values["mode"] != "share" and "share" not in terms:
+            values["share"] = None
+        return replace(self, **_agreed(values))
 
     def terms_unlike(self, other: Settings, named: Collection[str]) -> dict[str, Any]:
         """Return the terms that are named, and all others that differ."""
         values = {term: getattr(self, term) for term in TERMS}
         return {term: value for term, value in values.items() if term in named or value != getattr(other, term)}
+
+    def is_ours(self, u: float) -> bool:
+        """Return whether the policy decides for a unit at this place of the hash."""
+        return self.mode == "live" or (self.share is not None and u < self.share)
 
     @cached_property
     def low(self) -> float:
@@ -209,6 +219,26 @@ def _features(value: Any, agreed: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if value is None else FeatureSchema.of(value).as_json
 
 
+def _mode(value: Any, agreed: Mapping[str, Any]) -> str:
+    return "live" if value is None else validate.choice("mode", value, MODES)
+
+
+def _share(value: Any, agreed: Mapping[str, Any]) -> float | None:
+    if agreed["mode"] != "share":
+        if value is not None:
+            allowed = f"left out in mode {agreed['mode']!r}"
+            raise RequestError("bad_request", "share", allowed, value, "Pass mode='share' with it.")
+        return None
+    if value is None:
+        allowed = "a number in (0, 1), passed with mode 'share'"
+        raise RequestError("bad_request", "share", allowed, value, "Pass share=0.05, for example.")
+    return validate.number("share", value, low=0.0, high=1.0, low_open=True, high_open=True)
+
+
+def _salt(value: Any, agreed: Mapping[str, Any]) -> str | None:
+    return None if value is None else checked_label("salt", value)
+
+
 def _agreed(terms: Mapping[str, Any]) -> dict[str, Any]:
     """Check a value for every term."""
     agreed: dict[str, Any] = {}
@@ -222,6 +252,9 @@ TERMS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Any]]] = {  # by field
     "reward_wait": _wait,
     "default_reward": _default,
     "features": _features,
+    "mode": _mode,
+    "share": _share,
+    "salt": _salt,
 }
 
 

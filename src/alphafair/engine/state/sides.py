@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphafair import metrics
+from alphafair.engine.state.steps import DECIDED, DEFAULT, DEFERRED, PAID_PARTLY, Steps
 from alphafair.groups import Groups
 from alphafair.values.arrays import Matrix, Vector
 
@@ -59,6 +60,82 @@ def place_of(unit: str, salt: str) -> Place:
     digest = hashlib.blake2b(unit.encode(), digest_size=8, key=salt.encode()[:SALT_BYTES]).digest()
     h = int.from_bytes(digest, "big")
     return Place((h >> 11) / 2.0**53, h % N_BUCKETS)
+
+
+# what is counted
+
+
+class SideTables:
+    """S of every side that has decided since the last change of mode, share or salt, at position `since`.
+
+    Sides have the numbers of `Steps.decided_by`. A table is 8·64·(arms + 2) bytes, and a function of the event log.
+    """
+
+    def __init__(self, n_arms: int, low: float, high: float) -> None:
+        self.low, self.high = low, high  # of rewards
+        self.n_arms = n_arms
+        self.since = 0
+        self.tables: dict[int, Matrix] = {}
+
+    @classmethod
+    def of(cls, numbers: dict[str, Any], n_arms: int, low: float, high: float) -> Self:
+        """Return tables of zeros with these `numbers`."""
+        made = cls(n_arms, low, high)
+        made.since = numbers["since"]
+        made.tables = {side: np.zeros((N_BUCKETS, n_arms + 2)) for side in numbers["sides"]}
+        return made
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What tells how many tables there are, and of what."""
+        return {"since": self.since, "sides": [*self.tables]}
+
+    def restart(self, position: int) -> None:
+        """Forget decisions up to a position."""
+        self.since, self.tables = position, {}
+
+    def add_arm(self) -> None:
+        """Count for one more arm."""
+        self.tables = {side: np.insert(table, self.n_arms, 0.0, axis=1) for side, table in self.tables.items()}
+        self.n_arms += 1
+
+    def count(self, steps: Steps) -> None:
+        """Count decisions that have a bucket, and their rewards one after the other."""
+        counted = (steps.bucket >= 0) & (steps.decision > self.since)
+        if not counted.any():
+            return
+        steps = steps[counted]
+        for side in dict.fromkeys(steps.decided_by.tolist()):
+            if side not in self.tables:
+                self.tables[side] = np.zeros((N_BUCKETS, self.n_arms + 2))
+                self.tables = dict(sorted(self.tables.items()))
+            self._count(self.tables[side], steps[steps.decided_by == side])
+
+    def _count(self, table: Matrix, steps: Steps) -> None:
+        decided, rewarded = (steps.kind == DECIDED) | (steps.kind == DEFERRED), steps.kind <= DEFAULT
+        np.add.at(table[:, self.n_arms + 1], steps.bucket[decided], 1.0)
+        np.add.at(table[:, self.n_arms], steps.bucket[rewarded], 1.0)
+        if not steps.slates:
+            np.add.at(table, (steps.bucket[rewarded], steps.arm[rewarded]), self._in_unit(steps.reward[rewarded]))
+            return
+        for t in np.flatnonzero(rewarded | (steps.kind == PAID_PARTLY)).tolist():
+            arms, rewards = steps[t : t + 1].paid
+            np.add.at(table[steps.bucket[t]], arms, self._in_unit(rewards))
+
+    def _in_unit(self, rewards: Vector) -> Vector:
+        return (rewards - self.low) / (self.high - self.low)
+
+    def copy(self) -> SideTables:
+        """Return a copy, for readers."""
+        copied = SideTables.of(self.numbers, self.n_arms, self.low, self.high)
+        copied.tables = {side: table.copy() for side, table in self.tables.items()}
+        return copied
+
+    def same(self, other: SideTables) -> bool:
+        """Return whether both are equal to the last bit."""
+        return self.numbers == other.numbers and all(
+            np.array_equal(table, other.tables[side]) for side, table in self.tables.items()
+        )
 
 
 # one side

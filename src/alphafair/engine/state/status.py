@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alphafair import metrics
 from alphafair.engine.dates import date_of
+from alphafair.engine.state import sides
+from alphafair.engine.state.steps import OWN
 from alphafair.engine.state.summary import Fairness, unknown
 from alphafair.groups import Groups
 from alphafair.values import Feedback
-from alphafair_client.answers import GroupStatus, Status
+from alphafair.values.arrays import Matrix, Vector
+from alphafair_client.answers import AgainstPolicy, GroupStatus, Interval, SideStatus, Status
 
 if TYPE_CHECKING:
     from alphafair.engine.state.experiment import Experiment
@@ -52,6 +58,9 @@ def status_of(experiment: Experiment, max_contexts: int) -> Status:
         carry=periods.carry,
         periods=periods.all(experiment),
         features=None if experiment.schema is None else experiment.schema.as_json,
+        mode=settings.mode,
+        share=settings.share,
+        **_of_sides(experiment),
         unhealthy=experiment.unhealthy,
     )
 
@@ -72,6 +81,105 @@ def _of_policy(experiment: Experiment) -> dict[str, Any]:
         except Exception as problem:
             experiment.failed(REPORTING, problem)
     return status
+
+
+def _of_sides(experiment: Experiment) -> dict[str, Any]:
+    """Return the fields of `Status` that compare sides."""
+    if not experiment.has_sides:
+        return {"sides": None, "share_seen": None}
+    tables = experiment.summary.sides_now().tables
+    of_arms, entitlements = _fair_to(experiment, tables.values())
+    grouped = {side: sides.by_group(table, of_arms, len(entitlements)) for side, table in tables.items()}
+    names, incumbent = ["policy", *experiment.tally.sources], None
+    pair = [side for side, name in enumerate(names) if side in grouped and name in ("policy", "incumbent")]
+    traffic = sum(float(grouped[side][:, -2].sum()) for side in pair)
+    if len(pair) == 2:
+        incumbent = pair[1]
+    measured = {
+        side: sides.measure(table, traffic if side in pair else table[:, -2].sum(), entitlements, _alpha(experiment))
+        for side, table in grouped.items()
+        if table[:, -2].any()
+    }
+    found = [
+        _side(experiment, name, grouped.get(side), entitlements, measured, side, side == incumbent)
+        for side, name in enumerate(names)
+    ]
+    seen = None
+    if experiment.settings.mode == "share" and incumbent is not None:
+        ours, theirs = (grouped[side][:, -1] for side in pair)
+        share, half = sides.seen_share(ours, theirs)
+        known = min(np.count_nonzero(ours), np.count_nonzero(theirs)) >= sides.LEAST_BUCKETS
+        seen = Interval(share, max(0.0, share - half), min(1.0, share + half)) if known else Interval(share, None, None)
+    return {"sides": tuple(found), "share_seen": seen}
+
+
+def _fair_to(experiment: Experiment, tables: Iterable[Matrix]) -> tuple[NDArray[np.int64], Vector]:
+    """Return the group of every arm and the entitlements, of those that can still earn or have earned something."""
+    groups = experiment.policy.groups if experiment.has_policy else None
+    n_arms = len(experiment.arms)
+    of_arms = np.arange(n_arms) if groups is None else groups.of_arms
+    entitlements = np.ones(n_arms) if groups is None else groups.entitlements
+    counts = np.array([number not in experiment.retired for number in range(n_arms)])
+    for table in tables:
+        counts |= table[:, :n_arms].any(axis=0)
+    kept = np.unique(of_arms[counts])
+    place = np.zeros(len(entitlements), dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    return place[of_arms], entitlements[kept]
+
+
+def _alpha(experiment: Experiment) -> float:
+    alpha = experiment.alpha
+    return 0.0 if alpha is None else alpha
+
+
+def _side(
+    experiment: Experiment,
+    name: str,
+    table: Matrix | None,
+    entitlements: Vector,
+    measured: Mapping[int, sides.Measured],
+    side: int,
+    is_incumbent: bool,
+) -> SideStatus:
+    """Return what one side earned."""
+    found = measured.get(side)
+    counts = (0, 0) if table is None else (int(table[:, -1].sum()), int(table[:, -2].sum()))
+    if table is None or found is None:
+        return SideStatus(name, *counts, None, None, None, None, None)
+    settings = experiment.settings
+    known, low, scale = found.buckets >= sides.LEAST_BUCKETS, settings.low, settings.high - settings.low
+    half = sides.half_width(found.variances, found.rewarded)
+    mean, log_welfare, jain = (_interval(found.values[k], half[k], known) for k in range(3))
+    earned = table[:, :-2].sum(axis=0)
+    least = float((earned / entitlements).min() / earned.sum()) if earned.any() else None
+    against = _against(experiment, measured[OWN], found) if is_incumbent and OWN in measured else None
+    welfare = None if experiment.alpha is None else _scaled(log_welfare, math.exp)
+    return SideStatus(name, *counts, _scaled(mean, lambda x: low + scale * x), welfare, jain, least, against)
+
+
+def _against(experiment: Experiment, ours: sides.Measured, theirs: sides.Measured) -> AgainstPolicy:
+    """Return what the incumbent's side has more than the policy's."""
+    more, half = sides.difference(theirs, ours)
+    known = min(ours.buckets, theirs.buckets) >= sides.LEAST_BUCKETS
+    mean, log_ratio, jain = (_interval(more[k], half[k], known) for k in range(3))
+    scale = experiment.settings.high - experiment.settings.low
+    ratio = None if experiment.alpha is None else _scaled(log_ratio, math.exp)
+    return AgainstPolicy(_scaled(mean, lambda x: scale * x), ratio, jain)
+
+
+def _interval(value: Any, half: Any, known: bool) -> Interval:
+    return (
+        Interval(float(value), float(value - half), float(value + half))
+        if known
+        else Interval(float(value), None, None)
+    )
+
+
+def _scaled(interval: Interval, to: Callable[[float], float]) -> Interval:
+    """Return an interval on another, rising scale."""
+    value, low, high = (None if each is None else to(each) for each in (interval.value, interval.low, interval.high))
+    return Interval(value, low, high)  # type: ignore[arg-type]
 
 
 def summary_at(experiment: Experiment, at: int) -> bytes:

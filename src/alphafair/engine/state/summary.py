@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from alphafair.engine.state.sides import SideTables
 from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, PAID_PARTLY, Steps
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time of the log
@@ -64,7 +65,8 @@ class Summary:
     measured when a bucket is left, so it is that of the accounts at its end.
     """
 
-    def __init__(self, at: int, n_arms: int) -> None:
+    def __init__(self, at: int, n_arms: int, reward_range: tuple[float, float] = (0.0, 1.0)) -> None:
+        self.sides = SideTables(n_arms, *reward_range)
         self.start, self.width = at // SECOND * SECOND, SECOND  # microseconds
         self.bucket = 0  # the current one
         self.n_arms = n_arms
@@ -115,6 +117,7 @@ class Summary:
         """Count for one more arm."""
         self.flush()
         self.n_arms += 1
+        self.sides.add_arm()
         while (half := len(self.rewards) // 2) >= most_buckets(self.n_arms):
             if self.bucket >= half:
                 self._merge()
@@ -122,6 +125,16 @@ class Summary:
                 setattr(self, name, getattr(self, name)[:half].copy())
         self.arm_decisions = np.pad(self.arm_decisions, ((0, 0), (0, 1)))
         self.arm_rewards = np.pad(self.arm_rewards, ((0, 0), (0, 1)))
+
+    def compare_sides(self, position: int) -> None:
+        """Count the decisions of every side after a position, and forget those before it."""
+        self.flush()
+        self.sides.restart(position)
+
+    def sides_now(self) -> SideTables:
+        """Return the tables of sides with everything counted."""
+        self.flush()
+        return self.sides
 
     def add(self, steps: Steps) -> None:
         """Count steps of the current bucket, soon: many small commits are counted together."""
@@ -153,6 +166,7 @@ class Summary:
         """Count steps of the policy's own decisions that belong to the current bucket, in their order."""
         if len(steps):
             self.last_event = max(self.last_event, int(steps.at.max()))
+            self.sides.count(steps)
         steps = steps.own
         kind = steps.kind
         partly = kind == PAID_PARTLY
@@ -196,6 +210,7 @@ class Summary:
         vars(copied).update(vars(self))
         for name in (*_NAMES, "delays"):
             setattr(copied, name, getattr(self, name).copy())
+        copied.sides = self.sides.copy()
         copied.contexts = self.contexts.copy() if contexts else np.zeros(0, dtype=np.int64)
         copied._waiting = []
         return copied
@@ -215,7 +230,7 @@ class Summary:
         """Return whether everything but fairness is the same, and fairness where both know it."""
         self.flush()
         other.flush()
-        if any(getattr(self, name) != getattr(other, name) for name in _NUMBERS):
+        if any(getattr(self, name) != getattr(other, name) for name in _NUMBERS) or not self.sides.same(other.sides):
             return False
         longest = max(len(self.contexts), len(other.contexts))
         ours, theirs = (np.pad(each.contexts, (0, longest - len(each.contexts))) for each in (self, other))
@@ -234,17 +249,21 @@ class Summary:
         """Return a line of JSON with the numbers, and the arrays one after the other."""
         self.flush()
         contexts = np.trim_zeros(self.contexts, "b")
-        numbers = {name: int(getattr(self, name)) for name in _NUMBERS} | {"n_contexts": len(contexts)}
+        numbers: dict[str, Any] = {name: int(getattr(self, name)) for name in _NUMBERS}
+        numbers |= {"n_contexts": len(contexts), "sides": self.sides.numbers}
         arrays = (*(getattr(self, name)[: self.n_buckets] for name in _NAMES), self.delays, contexts)
+        arrays += (*self.sides.tables.values(),)
         return b"".join([json.dumps(numbers).encode(), b"\n", *(array.tobytes() for array in arrays)])
 
     @classmethod
-    def from_bytes(cls, blob: bytes | memoryview) -> Self:
+    def from_bytes(cls, blob: bytes | memoryview, reward_range: tuple[float, float] = (0.0, 1.0)) -> Self:
         """Return what `to_bytes` has written; raises `ValueError` for anything else."""
         head, _, rest = bytes(blob).partition(b"\n")
         try:
             numbers = json.loads(head)
-            summary = cls(numbers["start"], numbers["n_arms"])
+            summary = cls(numbers["start"], numbers["n_arms"], reward_range)
+            if "sides" in numbers:  # else it was written by an older version
+                summary.sides = SideTables.of(numbers["sides"], numbers["n_arms"], *reward_range)
             for name in _NUMBERS:
                 setattr(summary, name, int(numbers[name]))
             summary.contexts, at = np.zeros(numbers["n_contexts"], dtype=np.int64), 0
@@ -252,6 +271,7 @@ class Summary:
                 *(getattr(summary, name)[: summary.n_buckets] for name in _NAMES),
                 summary.delays,
                 summary.contexts,
+                *summary.sides.tables.values(),
             )
             for array in arrays:
                 array[:] = np.frombuffer(rest, array.dtype, array.size, at).reshape(array.shape)

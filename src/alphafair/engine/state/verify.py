@@ -11,13 +11,15 @@ import json
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from alphafair.engine.state.experiment import CODE, Experiment
 from alphafair.engine.state.replay import ACCOUNTS, Replay, compare_books, compare_state, without_decision
-from alphafair.engine.state.sides import N_BUCKETS
+from alphafair.engine.state.settings import TERMS, Settings
+from alphafair.engine.state.sides import N_BUCKETS, place_of
 from alphafair.engine.store import questions
 from alphafair.engine.store.ledger import MARKED, SOURCES, Change, Head, Store
 from alphafair.errors import Mismatch, PolicyFailed, RequestError
@@ -26,10 +28,23 @@ STRETCH: Final = 1 << 20  # events checked together
 PAGE: Final = 50_000  # events whose decisions are read together
 
 
-def checksum(experiment: int, context: int, label: str, id: str, features: bytes | None = None) -> int:
-    """Return what ties a decision to its context, label, id and features; labels and ids have no control characters."""
-    made_with = b"" if features is None else b"\0" + features
-    return zlib.crc32(f"{experiment}\0{context}\0{label}\0{id}".encode() + made_with)
+def checksum(
+    experiment: int,
+    context: int,
+    label: str,
+    id: str,
+    features: bytes | None = None,
+    bucket: int | None = None,
+    unit: str | None = None,
+) -> int:
+    """Return what ties a decision to its context, label, id and features; labels and ids have no control characters.
+
+    With a bucket also to this, and to whether its unit was another one than the label, which is not stored.
+    """
+    told = f"{experiment}\0{context}\0{label}\0{id}"
+    if bucket is not None:
+        told += f"\0{bucket}\0{int(unit is not None)}"
+    return zlib.crc32(told.encode() + (b"" if features is None else b"\0" + features))
 
 
 def checksum_of_others(
@@ -156,6 +171,7 @@ def _check_contexts(store: Store, key: int, name: str, changes: list[Change]) ->
 def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[int, list[Change]]) -> None:
     """A decision has a context with a row, and the label and id that it was made with."""
     versions = {key: [change.position for change in found] for key, found in changes.items()}
+    terms = {key: _settings_at(found) for key, found in changes.items()}
     positions = {key: (0, head.position) for key, head in heads.items()}
     have_checksums = False
     found = (
@@ -175,18 +191,50 @@ def _check_decisions(store: Store, heads: Mapping[int, Head], changes: Mapping[i
             have_checksums = True
             if source is not None and tie != checksum_of_others(key, context, label, id, source, *told):
                 raise Mismatch(f"{which} of {source!r} is not what was told, or not of context {context}, {label!r}.")
-            if source is None and tie != checksum(key, context, label, id, told[2]):
-                made = "under this id" if told[2] is None else "under this id and with these features"
+            features, bucket = told[2:]
+            if source is None and tie not in (
+                checksum(key, context, label, id, features, bucket, unit) for unit in (None, "")
+            ):
+                made = "under this id" if features is None else "under this id and with these features"
                 raise Mismatch(f"{which} was not made for context {context}, which is {label!r}, or not {made}.")
         elif have_checksums:  # only decisions before the first checksum were made by an older version
             raise Mismatch(f"{which} has no checksum.")
         if told[-1] is not None and not 0 <= told[-1] < N_BUCKETS:
             raise Mismatch(f"{which} has bucket {told[-1]}, which is none of {N_BUCKETS}.")
+        if source is None:
+            settings = terms[key][max(0, bisect_right(versions[key], policy_version) - 1)]
+            of_label = label is not None and tie == checksum(key, context, label, id, *told[2:])
+            _check_side(which, settings, label if of_label else None, told[-1])
         if not 1 <= state_version < position:
             raise Mismatch(f"{which} was drawn at position {state_version}, which is not before it.")
         last = versions[key][bisect_right(versions[key], state_version) - 1]
         if policy_version != last:
             raise Mismatch(f"{which} was drawn under version {policy_version}; the last change before it was {last}.")
+
+
+def _settings_at(changes: list[Change]) -> list[Settings]:
+    """Return the settings after every change."""
+    created, *later = changes
+    settings = [Settings.from_json(created.body)]
+    for change in later:
+        new = json.loads(change.body)["set"] if change.kind == "terms" else {}
+        settings.append(replace(settings[-1], **{name: new[name] for name in new if name in TERMS}))
+    return settings
+
+
+def _check_side(which: str, settings: Settings, unit: str | None, bucket: int | None) -> None:
+    """A decision of the policy was made in a mode and for a unit that are the policy's, as far as the unit is known."""
+    if settings.mode == "watch":
+        raise Mismatch(f"{which} is the policy's, but in mode 'watch' the incumbent decides.")
+    if bucket is None or unit is None:
+        if bucket is None and settings.mode == "share":
+            raise Mismatch(f"{which} has no bucket, but was made in mode 'share'.")
+        return
+    place = place_of(unit, settings.salt or settings.name)
+    if place.bucket != bucket:
+        raise Mismatch(f"{which} has bucket {bucket}, but its unit {unit!r} has {place.bucket}.")
+    if not settings.is_ours(place.u):
+        raise Mismatch(f"{which} is the policy's, but a share of {settings.share} leaves {unit!r} to the incumbent.")
 
 
 def _check_books(store: Store, changes: list[Change]) -> None:

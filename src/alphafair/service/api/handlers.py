@@ -93,7 +93,7 @@ CREATE_ARGUMENTS = {*inspect.signature(Engine.create).parameters, *NewExperiment
 
 
 async def decide(service: Service, request: Request, name: str, body: DecisionRequest) -> Receipt | SlateReceipt:
-    command = Decide(name, body.context, body.id, body.available, body.deferred, body.k, body.features)
+    command = _decision(name, body)
     receipt: Receipt | SlateReceipt = await _submit(service, request, command)
     return receipt
 
@@ -107,14 +107,17 @@ async def activate(service: Service, request: Request, name: str, body: Activati
 
 
 async def decide_many(service: Service, request: Request, name: str, body: DecisionBatch) -> DecisionAnswers:
-    commands = [
-        Decide(name, each.context, each.id, each.available, each.deferred, each.k, each.features) for each in body.items
-    ]
+    commands = [_decision(name, each) for each in body.items]
     answers = await _submit_many(service, request, commands)
     errors = _errors({k: as_failure(each) for k, each in enumerate(answers) if isinstance(each, RequestError)})
     return DecisionAnswers(
         [DecisionItem(error=errors[k]) if k in errors else _item_of(each) for k, each in enumerate(answers)]
     )
+
+
+def _decision(name: str, body: DecisionRequest) -> Decide:
+    asked = (body.available, body.deferred, body.k, body.features)
+    return Decide(name, body.context, body.id, *asked, body.incumbent, body.incumbent_propensity, body.unit)
 
 
 def _item_of(receipt: Receipt | SlateReceipt) -> DecisionItem:
