@@ -32,6 +32,12 @@ export interface NewExperiment {
   carry?: number;
   /** Features of every decision by name: "number", "number?" if it may be missing, or a list of labels, in which "*" stands for all others. */
   features?: Record<string, string | string[]>;
+  /** Who decides: the policy, the incumbent, or the policy for a share of the units. */
+  mode?: "live" | "share" | "watch";
+  /** The part of units that the policy decides for. */
+  share?: number | null;
+  /** Of the hash that divides units. Default: the name. */
+  salt?: string | null;
   /** Settings of the policy. */
   settings?: Record<string, boolean | number | string>;
 }
@@ -46,7 +52,7 @@ export interface GroupsOfArms {
   pull_floor?: number | Record<string, number> | null;
 }
 
-/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. */
+/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `mode` says who decides. `sides` compares the policy's decisions with those of others since the last change of mode, share or salt; it is null before the first mode or observation. `share_seen` is the policy's part of the decisions in mode `share`. `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. */
 export interface ExperimentAnswer {
   name: string;
   policy: string;
@@ -82,6 +88,10 @@ export interface ExperimentAnswer {
   carry: number;
   periods: PeriodStatus[];
   features: Record<string, string | string[]> | null;
+  mode: "live" | "share" | "watch";
+  share: number | null;
+  sides: SideStatus[] | null;
+  share_seen: Interval | null;
   unhealthy: string | null;
 }
 
@@ -102,6 +112,32 @@ export interface PeriodStatus {
   rewards: Record<string, number>;
   entry_accounts: Record<string, number>;
   accounts: Record<string, number>;
+}
+
+/** What one side earned, of decisions since the last change of mode, share or salt; None before its first reward. Welfare and Jain's index are those of accounts that the rewards of the side would lead to with the decisions of both sides, so that sides are comparable. */
+export interface SideStatus {
+  source: string;
+  decisions: number;
+  rewarded: number;
+  mean_reward: Interval | null;
+  welfare: Interval | null;
+  jain_index: Interval | null;
+  least_share: number | null;
+  against_policy: AgainstPolicy | null;
+}
+
+/** A value, and a 95% interval that holds at every look; without one where too few visitors were rewarded. */
+export interface Interval {
+  value: number;
+  low: number | null;
+  high: number | null;
+}
+
+/** What the incumbent's side has more than the policy's, and its welfare over the policy's. */
+export interface AgainstPolicy {
+  mean_reward: Interval;
+  welfare_ratio: Interval | null;
+  jain_index: Interval;
 }
 
 /** One change of a running experiment: exactly one field. But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or `new_period`. */
@@ -143,6 +179,12 @@ export interface ChangedTerms {
   entitlements?: Record<string, number> | null;
   /** The least probability: one number for each arm, or one per group. */
   pull_floor?: number | Record<string, number> | null;
+  /** Who decides: the policy, the incumbent, or the policy for a share of the units. */
+  mode?: "live" | "share" | "watch" | null;
+  /** The part of units that the policy decides for. */
+  share?: number | null;
+  /** Of the hash that divides units. Default: the name. */
+  salt?: string | null;
   /** Seconds to wait for a reward. */
   reward_wait?: number | null;
   /** The reward of a decision whose waiting time has ended. */
@@ -189,6 +231,12 @@ export interface DecisionRequest {
   k?: number | null;
   /** A value per declared feature: a number, a boolean or a label; null where it is missing. */
   features?: Record<string, unknown> | null;
+  /** The arm that you would show without the experiment. */
+  incumbent?: string | null;
+  /** Its probability, if the incumbent knows it. */
+  incumbent_propensity?: number | null;
+  /** Whom it is for, such as a visitor. Default: the context. */
+  unit?: string | null;
 }
 
 /** The arm, and its probability. `source` is left out where the policy drew it; else it is who decided. */

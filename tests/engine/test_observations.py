@@ -268,7 +268,7 @@ def test_a_forged_source_of_an_own_decision_is_found(engine: Engine, path: Path)
     engine.create("home", arms=["ada", "ben"])
     outcome(engine, "v", "ada", 1.0)
     engine.decide("home", "v", id="own")
-    for change, words in (("bucket = 64", "which is none of 64"), ("decided_by = 'incumbent'", "is not what was told")):
+    for change, words in (("bucket = 64", "was not made for"), ("decided_by = 'incumbent'", "is not what was told")):
         execute(path, f"update decision set {change} where id = 'own'")
         with pytest.raises(Mismatch, match=words):
             engine.verify()

@@ -157,7 +157,8 @@ def fields(found: Summary) -> dict[str, Any]:
     """Everything that a summary consists of."""
     found.flush()
     kept = {name: value for name, value in vars(found).items() if not name.startswith("_")}
-    return {**kept, "contexts": np.trim_zeros(kept["contexts"], "b")}
+    counted = {f"sides {number}": table for number, table in kept.pop("sides").tables.items()}
+    return {**kept, **counted, "contexts": np.trim_zeros(kept["contexts"], "b")}
 
 
 def assert_same(one: Summary, other: Summary) -> None:
