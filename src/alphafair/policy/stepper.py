@@ -6,6 +6,7 @@ changes. Kernels are interpreted at first, machine code later: see `alphafair.ji
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -403,4 +404,4 @@ def feature_table(features: NDArray[np.float64] | None, live: NDArray[np.int64])
         return frozen(np.empty((0, 0)))
     if features.ndim == 3 and len(live) < features.shape[1]:
         features = features[:, live]
-    return frozen(np.ascontiguousarray(features).reshape(len(features), -1))
+    return frozen(np.ascontiguousarray(features).reshape(len(features), math.prod(features.shape[1:])))
