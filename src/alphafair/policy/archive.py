@@ -129,7 +129,7 @@ def _fold(policy: BasePolicy, log: LogSteps) -> int:
     if policy.learns_from_others and not learned.memory.others:
         observed = np.flatnonzero((log.steps == OBSERVE) & learned.live[log.arms])
         first = int(observed[0]) if len(observed) else first
-    refused = policy.stepper.fold(log.part(slice(None, first)))
+    refused = policy.stepper.fold(log.part(slice(None, first))) if first else -1
     if refused >= 0 or first == len(log.steps):
         return refused
     policy._begin_others()
