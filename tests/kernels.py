@@ -33,7 +33,7 @@ from alphafair.jit import Kernels
 from alphafair.lab import arena, notions, reproduction
 from alphafair.lab.runner import compile_here, compile_tasks
 from alphafair.notions import NOTIONS
-from alphafair.precompile import SLATES, compile_kernels, every_kernel, kernels_of, small_policy
+from alphafair.precompile import OTHERS, SLATES, compile_kernels, every_kernel, kernels_of, small_policy
 from alphafair.tasks import Task
 
 # the kernels of the variants that the conformance checks play with slates
@@ -43,6 +43,10 @@ OF_SLATES += [("alpha-fair-adaptive", "bandit", BELOW_ONE), ("alpha-fair-adaptiv
 OF_SLATES += [("alpha-fair-adaptive", "full", BELOW_ONE), ("alpha-fair-adaptive", "full", WELFARE)]
 OF_SLATES += [("alpha-fair", "full", BELOW_ONE), ("alpha-fair", "full", WELFARE)]
 OF_SLATES += [("alpha-fair-bandit", "bandit", BELOW_ONE), ("alpha-fair-bandit", "bandit", WELFARE)]
+
+
+# the kernels of policies that have observed decisions of others
+OF_OTHERS = [("alpha-fair-adaptive", "bandit", BELOW_ONE), ("alpha-fair-adaptive", "bandit", WELFARE)]
 
 
 def compile_offline() -> None:
@@ -92,6 +96,7 @@ def main() -> int:
     work: list[Callable[[], None]] = [compile_offline, compile_evaluation]
     work += [partial(compile_policy, kernels) for kernels in every_kernel()]
     work += [partial(compile_policy, Kernels(name, feedback, flags | {SLATES})) for name, feedback, flags in OF_SLATES]
+    work += [partial(compile_policy, Kernels(name, feedback, flags | {OTHERS})) for name, feedback, flags in OF_OTHERS]
     work += [partial(compile_kernels, kernels) for kind in NOTIONS for kernels in kernels_of(kind.name)]
     with ProcessPool() as pool:
         for part in (work, of_plans()):  # the second part shares kernels with the first

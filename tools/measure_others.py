@@ -20,10 +20,8 @@ EXPLORED = 0.1  # of the incumbent that plays what is popular
 
 WORLDS: dict[str, Callable[[int, int, int, int], Stream]] = {
     "stationary": lambda n, contexts, arms, seed: streams.stationary(n, contexts, arms, seed=seed),
-    "drift": lambda n, contexts, arms, seed: streams.phases(n, contexts, arms, seed=seed),
-    "clicks of 4%": lambda n, contexts, arms, seed: streams.sparse_clicks(
-        n, contexts, arms, rates=(0.02, 0.06), best=None, seed=seed
-    ),
+    "day and night": lambda n, contexts, arms, seed: streams.day_and_night(n, contexts, arms, seed=seed),
+    "rare clicks": lambda n, contexts, arms, seed: streams.sparse_clicks(n, contexts, arms, seed=seed),
 }
 
 

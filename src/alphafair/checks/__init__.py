@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from alphafair.checks import conformance, slates
+from alphafair.checks import conformance, others, slates
 from alphafair.checks.subject import NOT_APPLICABLE as NOT_APPLICABLE
 from alphafair.checks.subject import Settings as Settings
 from alphafair.checks.subject import Subject as Subject
@@ -45,6 +45,8 @@ CHECKS: dict[str, Callable[[Subject], str | None]] = {
         slates.slates_of_one_arm_are_decisions,
         slates.slates_agree_in_every_mode,
         slates.slates_go_on_after_a_snapshot,
+        others.others_earn_nothing,
+        others.others_agree_in_every_mode,
     )
 }
 
