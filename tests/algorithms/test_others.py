@@ -15,6 +15,7 @@ from alphafair import AlphaFairAdaptive, Decision, InvalidArgument, Log, load_po
 from alphafair.policy import archive
 from alphafair.policy.loops import LEARN, OBSERVE, LogSteps
 from tests import ROOT
+from tools import measure_others
 
 GOLDEN: dict[str, Any] = json.loads((ROOT / "tests" / "fixtures" / "golden-adoption.json").read_text())["learning"]
 
@@ -286,3 +287,25 @@ def test_nothing_positive_was_earned_yet() -> None:
     assert policy.trust == pytest.approx(0.776)  # zeros say nothing about who predicts better
     policy.update(policy.choose(0, available=[True, False, False]), 0.5)
     assert policy.probabilities(0).argmax() == 2
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("log", "early", "late"),
+    [
+        ("uniform", (8.0, 18.0), (0.5, 3.0)),
+        ("popular arms, 10% explored", (6.0, 16.0), (0.5, 3.0)),
+        ("liar: 1.2 - reward", (-6.0, 3.0), (-2.0, 1.0)),
+        ("the best arm never pays", (-8.0, 3.0), (-2.0, 1.0)),
+    ],
+)
+def test_what_a_log_is_worth(log: str, early: tuple[float, float], late: tuple[float, float]) -> None:
+    """A small part of what tools/measure_others.py measures; a policy that believed the liar would lose 20 points."""
+    gained = np.zeros(2)
+    for seed in range(2):
+        before, own = measure_others.world("stationary", seed)
+        given = measure_others.log_of(log, before, seed)
+        cold, warm = (measure_others.closed(own, 0.5, seed, each) for each in (None, given))
+        gained += (np.array(warm) - np.array(cold)) / 2
+    assert early[0] <= gained[0] <= early[1]
+    assert late[0] <= gained[1] <= late[1]

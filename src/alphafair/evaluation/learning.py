@@ -274,6 +274,9 @@ def _judged(log: Log, how: str, n_rounds: int) -> tuple[Verdict, tuple[str, ...]
 def warm_start(log: Log, kind: type[Kind], *, weight: float = 1.0, seed: int | None = None, **settings: Any) -> Kind:
     """Make a policy and let it learn from a log, as if it had made those decisions itself.
 
+    It believes every row, and counts the rewards in its accounts: for logs of a policy of yours. For a log of anybody
+    else call `policy.observe_log`, which trusts a log as far as it predicts the policy's own rewards.
+
     Parameters
     ----------
     log
