@@ -107,10 +107,10 @@ def context_of(id: str) -> str:
 class Service:
     """`alphafair serve` on a file, as a process of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, port: int | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+            self.port: int = port or probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = Client(self.url, retries=0, timeout=CLIENT_PATIENCE)
         self._log = path.with_name("service.log").open("ab")

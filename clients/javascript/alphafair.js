@@ -209,7 +209,7 @@ class Calls {
   }
 
   /** The receipt of an arm that is shown without the service; whatever is no outage is thrown. */
-  #fallBack(name, { id: asked, context, available, incumbent, features, unit, deferred }, problem) {
+  #fallBack(name, { id: asked, context, available, incumbent, deferred, ...told }, problem) {
     const isNewArm = problem?.code === "unknown_arm" && problem.argument === "incumbent";
     if (problem && !isOutage(problem) && !isNewArm) throw problem;
     let arm = incumbent ?? this.fallback;
@@ -221,7 +221,8 @@ class Calls {
       if (!this.#warned.has(arm)) console.warn(`alphafair: ${name} has no arm ${arm}: it is shown, and not logged.`);
       this.#warned.add(arm);
     } else {
-      const body = { id, context, arm, source: "fallback", features, unit, instead_of: asked };
+      const { features, unit, incumbent_propensity: propensity } = told;
+      const body = { id, context, arm, source: "fallback", propensity, features, unit, instead_of: asked };
       this.#put(deferred ? "deferred" : "observation", name, body); // if deferred, it waits for its activation
     }
     return { id, arm, propensity: null, context, source: "fallback" };

@@ -42,7 +42,7 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 with running(Path(tempfile.mkdtemp()) / "shop.db", ready=False) as shop:
     shop.engine.create("home", arms=["ada"], policy="uniform")
-    with Client(shop.url) as client:
+    with Client(shop.url, timeout=60.0) as client:
         client.decide("home", "v")
 spans = {span.name: span for span in exporter.get_finished_spans()}
 call, commit = spans["alphafair decide"], spans["alphafair commit"]
@@ -124,7 +124,7 @@ def shop(tmp_path: Path) -> Any:
 
 
 def test_a_call_a_request_and_a_commit_have_spans(spans: Spans, shop: Running) -> None:
-    with Client(shop.url) as client:
+    with Client(shop.url, timeout=60.0) as client:
         client.decide("home", "v")
         with pytest.raises(ServiceError):
             client.experiment("nowhere")

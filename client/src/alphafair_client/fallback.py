@@ -31,7 +31,6 @@ OF_ONE_EXPERIMENT = ("paused", "policy_failed", "not_described")  # codes that s
 REFUSED = (404, 409, 410, 413, 422)  # statuses of entries that would be refused again, but for some codes
 UNLOGGED: Final = "unlogged-"  # begins ids of decisions that no log has, because the experiment lacks their arm
 OBSERVATION, DEFERRED, REWARD, ACTIVATION = "observation", "deferred", "reward", "activation"  # kinds of entries
-OBSERVE: Final = api.Endpoint("POST", "/v1/experiments/{name}/observations", "write", "", "", dict)
 LOG = logging.getLogger("alphafair_client")
 
 Choose = Callable[[str, str, Sequence[str] | None], str]
@@ -368,6 +367,8 @@ class Fallback:
         else:
             shown = {"id": id, "context": context, "arm": arm, "source": "fallback", "instead_of": item["id"]}
             shown |= {name: item[name] for name in ("features", "unit") if item.get(name) is not None}
+            if item.get("incumbent_propensity") is not None:
+                shown["propensity"] = item["incumbent_propensity"]
             self._put(DEFERRED if item.get("deferred") else OBSERVATION, experiment, shown)
         return Receipt(id, arm, None, context, "fallback")
 
@@ -440,7 +441,7 @@ class Fallback:
         try:
             if kind == ACTIVATION:
                 return [(yield from sending.call(terms, api.ACTIVATE, json.loads(entries[0].body), name=experiment))]
-            endpoint = OBSERVE if kind == OBSERVATION else api.REWARD_MANY
+            endpoint = api.OBSERVE_MANY if kind == OBSERVATION else api.REWARD_MANY
             return (yield from sending.batch(terms, endpoint, experiment, [entry.body for entry in entries], Any))
         except (ServiceError, ConnectionError) as problem:
             return [problem] * (1 if kind == ACTIVATION else len(entries))
