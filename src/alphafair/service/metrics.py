@@ -182,6 +182,7 @@ def _of_experiments(service: Service, caller: Caller) -> Iterator[Metric]:
         if experiment.periods:
             periods.add_metric([experiment.name], experiment.periods[-1].number)
     yield periods
+    yield from _of_sides(found)
     help = "1 while the policy fails, or the experiment cannot be described and has no other metrics."
     unhealthy = GaugeMetricFamily("alphafair_unhealthy", help, labels=["experiment"])
     problems = service.descriptions.problems
@@ -199,3 +200,21 @@ def _of_experiments(service: Service, caller: Caller) -> Iterator[Metric]:
             if (value := values[field]) is not None:
                 gauge.add_metric([experiment.name], value)
         yield gauge
+
+
+def _of_sides(found: Iterable[Status]) -> Iterator[Metric]:
+    """Metrics of the sides of experiments, where there are any, since the last change of mode, share or salt."""
+    help = "Decisions of a side since the last change of mode, share or salt."
+    decisions = GaugeMetricFamily("alphafair_side_decisions", help, labels=["experiment", "source"])
+    help = "What the incumbent's side has more than the policy's, with the bounds of its interval; welfare is a ratio."
+    labels = ["experiment", "source", "measure", "bound"]
+    differences = GaugeMetricFamily("alphafair_side_difference", help, labels=labels)
+    for status in found:
+        for side in status.sides or ():
+            decisions.add_metric([status.name, side.source], side.decisions)
+            for measure, interval in vars(side.against_policy).items() if side.against_policy else ():
+                for bound, value in vars(interval).items() if interval else ():
+                    if value is not None:
+                        differences.add_metric([status.name, side.source, measure, bound], value)
+    yield decisions
+    yield differences
