@@ -52,7 +52,7 @@ export interface GroupsOfArms {
   pull_floor?: number | Record<string, number> | null;
 }
 
-/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `mode` says who decides. `sides` compares the policy's decisions with those of others since the last change of mode, share or salt; it is null before the first mode or observation. `share_seen` is the policy's part of the decisions in mode `share`. `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. */
+/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `mode` says who decides. `sides` compares the policy's decisions with those of others since the last change of mode, share or salt; it is null before the first mode or observation. `share_seen` is the policy's part of the decisions in mode `share`. `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. With a `context_share` every context is promised that part of the rewards of its best arm: `largest_context_debt` is what is missing, and at most `context_share_bound` with full information. With bandit feedback the promise is a target: the debt is computed from predictions, and the bound is null. */
 export interface ExperimentAnswer {
   name: string;
   policy: string;
@@ -80,6 +80,10 @@ export interface ExperimentAnswer {
   cumulative_rewards: Record<string, number>;
   accounts: Record<string, number>;
   groups: GroupStatus | null;
+  context_weight: number;
+  context_share: number;
+  largest_context_debt: number | null;
+  context_share_bound: number | null;
   welfare: number | null;
   jain_index: number | null;
   alpha_performance: number | null;
@@ -185,6 +189,10 @@ export interface ChangedTerms {
   share?: number | null;
   /** Of the hash that divides units. Default: the name. */
   salt?: string | null;
+  /** The weight of contexts beside arms. null: 0. */
+  context_weight?: number | null;
+  /** The part of its best arm promised to contexts. null: 0. */
+  context_share?: number | null;
   /** Seconds to wait for a reward. */
   reward_wait?: number | null;
   /** The reward of a decision whose waiting time has ended. */

@@ -483,7 +483,7 @@ def context_weight(value: Any) -> float:
 
 def context_share(value: Any) -> float:
     """Check the share of its best that every context is promised."""
-    return _part("context_share", value, "Pass 0 to be fair to arms alone.")
+    return _part("context_share", value, "Pass alpha=0 to serve every context its best.")
 
 
 def _part(argument: str, value: Any, repair: str) -> float:

@@ -159,6 +159,40 @@ def test_a_shorter_wait_settles_many_a_request(engine: Engine, clock: Clock, mon
     engine.verify()
 
 
+def test_the_second_side_follows_each_change(engine: Engine, clock: Clock) -> None:
+    play(engine)
+    before = live_state(engine, "home").find("home").policy.probabilities(0)
+    engine.set_terms("home", context_weight=0.5, context_share=0.6)
+    assert not np.array_equal(live_state(engine, "home").find("home").policy.probabilities(0), before)
+    play(engine, seed=1)
+    found = engine.experiment("home")
+    assert (found.context_weight, found.context_share, found.context_share_bound) == (0.5, 0.6, None)
+    assert found.largest_context_debt is not None  # by predictions
+    engine.add_arm("home", "eve")
+    engine.set_terms("home", groups={**dict.fromkeys(ARMS, "a"), "eve": "b"})
+    play(engine, seed=2)
+    engine = same_again(engine, clock)
+    engine.set_terms("home", context_weight=None, context_share=None)
+    found = engine.experiment("home")
+    assert (found.context_weight, found.context_share, found.largest_context_debt) == (0.0, 0.0, None)
+    play(engine, seed=3)
+    assert engine.history("home")[-1].details == {"set": {"context_weight": 0.0, "context_share": 0.0}}
+    same_again(engine, clock)
+
+
+def test_a_promise_with_full_information_has_its_bound(engine: Engine, clock: Clock) -> None:
+    engine.create("full", arms=ARMS, feedback="full", alpha=1.0, context_share=0.7)
+    rng = np.random.default_rng(0)
+    for k in range(30):
+        engine.reward(engine.decide("full", f"segment-{k % 4}").id, dict(zip(ARMS, rng.random(4), strict=True)))
+        found = engine.experiment("full")
+        assert found.largest_context_debt <= found.context_share_bound
+    policy = live_state(engine, "full").find("full").policy
+    assert found.context_share_bound == policy.context_share_bound
+    assert found.largest_context_debt == policy.context_debts.max()
+    assert engine.verify() == engine.position
+
+
 # elsewhere
 
 
@@ -196,6 +230,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "sum": ({"pull_floor": {"ada": 0.7, "ben": 0.4}}, "bad_request", "a sum of at most 1"),
     "entitlement": ({"entitlements": {"ada": 0.0}}, "bad_request", "entitlements must be a number"),
     "wait": ({"reward_wait": 0.0}, "bad_request", "reward_wait must be a number"),
+    "weight": ({"context_weight": 1.0}, "bad_request", "context_weight must be a number in [0, 1); got 1.0."),
+    "share": ({"context_share": 1.5}, "bad_request", "context_share must be a number in [0, 1); got 1.5."),
+    "no room": ({"context_share": 0.5, "pull_floor": 0.2}, "bad_request", "context_share must be below 0.2"),
     "default": ({"default_reward": 0.5}, "bad_request", "Pass reward_wait as well"),
     "range": ({"reward_wait": 5.0, "default_reward": 2.0}, "bad_request", "default_reward must be a number in"),
 }
@@ -232,6 +269,10 @@ def test_a_policy_without_groups_keeps_its_other_terms(engine: Engine) -> None:
     engine.create("plain", arms=ARMS, policy="uniform")
     with pytest.raises(RequestError, match="uniform does not support groups"):
         engine.set_terms("plain", groups=NAMED)
+    with pytest.raises(RequestError, match="context_weight must be left as it is: uniform is fair to arms alone"):
+        engine.set_terms("plain", context_weight=0.5)
+    with pytest.raises(RequestError, match="context_weights must be left out"):
+        engine.create("fixed", arms=ARMS, context_weight=0.5, context_weights=[1.0])
     engine.set_terms("plain", reward_wait=5.0)
     assert engine.experiment("plain").reward_wait == 5.0
 

@@ -223,7 +223,10 @@ def test_the_cheapest_price_of_every_row() -> None:
             {"context_weight": 1.2},
             "context_weight must be a number in [0, 1); got 1.2. Pass 0 to be fair to arms alone.",
         ),
-        ({"context_share": 1}, "context_share must be a number in [0, 1); got 1. Pass 0 to be fair to arms alone."),
+        (
+            {"context_share": 1},
+            "context_share must be a number in [0, 1); got 1. Pass alpha=0 to serve every context its best.",
+        ),
         (
             {"context_share": 0.7, "groups": Groups(pull_floor=0.19)},
             "context_share must be below 0.62, what the floors leave; got 0.7. Lower the floors or the share.",

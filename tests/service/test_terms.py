@@ -30,6 +30,9 @@ def test_terms_are_one_change(shop: Running) -> None:
     with Client(shop.url) as client:
         assert client.set_terms("home", reward_wait=None).reward_wait is None
         assert client.history("home")[-1].details == {"set": {"reward_wait": None}}
+        answer = client.set_terms("home", context_weight=0.25, context_share=0.5)
+        assert (answer.context_weight, answer.context_share, answer.context_share_bound) == (0.25, 0.5, None)
+        assert answer.largest_context_debt == 0.0
         with pytest.raises(ServiceError, match="unknown_group"):
             client.set_terms("home", entitlements={"c": 1.0})
 
@@ -49,6 +52,7 @@ def test_terms_are_one_change(shop: Running) -> None:
         ({"groups": {"bem": "a"}}, 404, "unknown_arm"),
         ({"groups": dict.fromkeys(ARMS, "a"), "pull_floor": {"b": 0.1}}, 404, "unknown_group"),
         ({"pull_floor": 0.5}, 422, "bad_request"),
+        ({"context_weight": 1.0}, 422, "bad_request"),
         ({"default_reward": 1.0}, 422, "bad_request"),
     ],
 )

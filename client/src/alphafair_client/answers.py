@@ -187,6 +187,10 @@ class Status:
     cumulative_rewards: dict[str, float]  # of every arm, in the units of `reward_range`: the sum of rewards in the log
     accounts: dict[str, float]  # R of every group, or arm: 1 plus the rewards that count, mapped onto [0, 1]
     welfare: float | None  # the power mean of accounts, which alpha maximizes; None without accounts or alpha
+    context_weight: float  # of contexts beside arms in the objective
+    context_share: float  # the part of the rewards of its best arm that every context is promised
+    largest_context_debt: float | None  # of any context, with a promise; with bandit feedback by predictions
+    context_share_bound: float | None  # an upper bound of every debt, with full information
     groups: GroupStatus | None  # None where every arm is on its own, with equal entitlements and no floor
     period: float | None  # seconds; None where no period ends by itself
     period_ends: datetime | None  # when the current period ends
@@ -209,6 +213,8 @@ class NewTerms(TypedDict, total=False):
     mode: Literal["live", "watch", "share"] | None
     share: float | None
     salt: str | None
+    context_weight: float | None
+    context_share: float | None
     reward_wait: float | None
     default_reward: float | None
 

@@ -240,6 +240,16 @@ class ChangedTerms(Body):
     mode: Mode | UnsetType | None = UNSET
     share: Share | UnsetType | None = UNSET
     salt: Salt | UnsetType | None = UNSET
+    context_weight: (
+        Annotated[float, Meta(ge=0.0, lt=1.0, description="The weight of contexts beside arms. null: 0.")]
+        | UnsetType
+        | None
+    ) = UNSET
+    context_share: (
+        Annotated[float, Meta(ge=0.0, lt=1.0, description="The part of its best arm promised to contexts. null: 0.")]
+        | UnsetType
+        | None
+    ) = UNSET
     reward_wait: Wait | UnsetType | None = UNSET
     default_reward: DefaultReward | UnsetType | None = UNSET
 
@@ -406,7 +416,9 @@ class ExperimentAnswer(Struct):
     `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of
     its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every
     period, the current one last, and is empty if there was never more than one. `features` are those of every
-    decision, as declared, or null.
+    decision, as declared, or null. With a `context_share` every context is promised that part of the rewards of its
+    best arm: `largest_context_debt` is what is missing, and at most `context_share_bound` with full information. With
+    bandit feedback the promise is a target: the debt is computed from predictions, and the bound is null.
     """
 
     name: str
@@ -434,6 +446,10 @@ class ExperimentAnswer(Struct):
     cumulative_rewards: dict[str, float]
     accounts: dict[str, float]
     groups: GroupStatus | None
+    context_weight: float
+    context_share: float
+    largest_context_debt: float | None
+    context_share_bound: float | None
     welfare: float | None
     jain_index: float | None
     alpha_performance: float | None

@@ -17,6 +17,7 @@ from alphafair.engine.state.settings import checked_label
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.groups import MOST_ENTITLED, ArmGroups, Groups
 from alphafair.policy.base import BasePolicy
+from alphafair.policy.two_sides import TwoSided
 
 if TYPE_CHECKING:
     from alphafair.engine.state.experiment import Experiment
@@ -161,6 +162,29 @@ def _arms_by_label(experiment: Experiment, value: Any) -> Any:
     return dict(zip(experiment.arms, value, strict=False)) if isinstance(value, list) else value
 
 
+# contexts
+
+
+def _side(name: str, check: Callable[[Any], float]) -> Callable[[Experiment, Any, Fields], float]:
+    """Return the check of a number of the second side; None for 0."""
+
+    def checked(experiment: Experiment, value: Any, new: Fields) -> float:
+        if not isinstance(experiment.policy, TwoSided):
+            allowed = f"left as it is: {experiment.settings.policy} is fair to arms alone"
+            repair = "Create an experiment with alpha-fair-adaptive, for example."
+            raise RequestError("bad_request", name, allowed, value, repair)
+        return 0.0 if value is None else check(value)
+
+    return checked
+
+
+def _set_sides(policy: BasePolicy, new: Fields) -> None:
+    """Change what is new of the weight of contexts and of the promise to them; the rest stays."""
+    if not isinstance(policy, TwoSided):
+        raise TypeError("a policy without a second side")
+    policy.set_sides(**{name: new[name] for name in ("context_weight", "context_share") if name in new})
+
+
 _EPOCH: Final = "A new epoch starts from the accounts after the change: certificates cover later rounds only."
 _OWN: Final = "Unchanged for decisions of this policy, which alone count in its accounts."
 TERMS: Final = {  # checked in this order
@@ -182,6 +206,18 @@ TERMS: Final = {  # checked in this order
         details=_arms_by_label,
         guarantee=f"{_EPOCH} It is compared with policies that keep these floors. Under bandit feedback there is no "
         "bound with floors for groups.",
+    ),
+    "context_weight": Term(
+        check=_side("context_weight", validate.context_weight),
+        policy=_set_sides,
+        guarantee="No bound is stated with a context weight: contexts are weighed by their rounds, which change. It is "
+        "good for the average visitor; no context is promised anything.",
+    ),
+    "context_share": Term(
+        check=_side("context_share", validate.context_share),
+        policy=_set_sides,
+        guarantee="With full information every context is owed at most context_share_bound from here on, whatever the "
+        "rewards are. With bandit feedback it is a target: debts are computed from predictions, without a bound.",
     ),
     "reward_wait": Term(
         guarantee="As after late rewards. Decisions that wait already are settled by the new time, a shorter one many "

@@ -23,20 +23,11 @@ from alphafair.values.arrays import Vector
 VISITS = "visits"
 
 
-def context_share_of(value: Any) -> float:
-    """Check a promise to contexts."""
-    try:
-        return validate.number("context_share", value, low=0.0, high=1.0, high_open=True)
-    except InvalidArgument as problem:
-        allowed, repair = "a number in [0, 1)", "Pass alpha=0 to serve every context its best."
-        raise InvalidArgument("context_share", allowed, value, repair) from problem
-
-
 def side_settings(
     n_contexts: int, context_weight: Any, context_weights: Any, context_share: Any = 0.0
 ) -> dict[str, Any]:
     """Check the settings of the second side, and return those that are not at their defaults."""
-    share = context_share_of(context_share)
+    share = validate.context_share(context_share)
     promised = {"context_share": share} if share > 0.0 else {}
     return {**weight_settings(n_contexts, context_weight, context_weights), **promised}
 

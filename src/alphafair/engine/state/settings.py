@@ -18,6 +18,7 @@ from alphafair.engine.dates import date_of, microseconds
 from alphafair.errors import InvalidArgument, RequestError
 from alphafair.formatting import json_alpha
 from alphafair.groups import Groups
+from alphafair.policy.two_sides import TwoSided
 from alphafair.values import FeatureSchema, State
 
 DEFAULT_POLICY: Final = "alpha-fair-adaptive"
@@ -291,7 +292,9 @@ def checked_settings(
 ) -> dict[str, Any]:
     """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
-    return dict(_created(kind, 1, arms, settings, features).settings)
+    created = _created(kind, 1, arms, settings, features)
+    _check_weights(created)
+    return dict(created.settings)
 
 
 def checked_start(
@@ -308,6 +311,7 @@ def checked_start(
     have the same value.
     """
     ready = load_policy(start)
+    _check_weights(ready)
     if policy is not None:
         validate.choice("policy", policy, POLICIES)
     if (ready.n_arms, len(ready.live_arms)) != (len(arms), len(arms)) or ready.n_contexts != len(contexts):
@@ -340,6 +344,13 @@ def checked_start(
 
 def _one_or_all(values: Mapping[str, Any]) -> Any:
     return next(iter(values.values())) if len(values) == 1 else dict(values)
+
+
+def _check_weights(policy: BasePolicy) -> None:
+    """Refuse fixed weights of contexts: an experiment adds contexts as they come."""
+    if isinstance(policy, TwoSided) and policy.context_weights is not None:
+        repair = "Contexts are weighed by their rounds."
+        raise RequestError("bad_request", "context_weights", "left out", policy.context_weights, repair)
 
 
 def _created(

@@ -16,7 +16,7 @@ from alphafair.engine.state import sides
 from alphafair.engine.state.steps import OWN
 from alphafair.engine.state.summary import Fairness, unknown
 from alphafair.groups import Groups
-from alphafair.values import Feedback
+from alphafair.values import Feedback, Policy
 from alphafair.values.arrays import Matrix, Vector
 from alphafair_client.answers import AgainstPolicy, GroupStatus, Interval, SideStatus, Status
 
@@ -70,6 +70,7 @@ def _of_policy(experiment: Experiment) -> dict[str, Any]:
     feedback = Feedback.FULL if experiment.full else Feedback.BANDIT
     status: dict[str, Any] = {"feedback": feedback.value, "alpha": experiment.alpha}
     status |= {"groups": None, "accounts": {}, "welfare": None}
+    status |= {"context_weight": 0.0, "context_share": 0.0, "largest_context_debt": None, "context_share_bound": None}
     if experiment.has_policy:
         try:
             accounts = accounts_of(experiment)
@@ -77,6 +78,7 @@ def _of_policy(experiment: Experiment) -> dict[str, Any]:
                 raise ValueError(f"accounts {reprlib.repr(accounts)} are not all finite")
             status |= {"alpha": experiment.policy.alpha, "groups": groups_of(experiment), "accounts": accounts}
             status["welfare"] = _welfare(experiment, accounts)
+            status |= _second_side(experiment.policy)
             experiment.problems.pop(REPORTING, None)
         except Exception as problem:
             experiment.failed(REPORTING, problem)
@@ -180,6 +182,17 @@ def _scaled(interval: Interval, to: Callable[[float], float]) -> Interval:
     """Return an interval on another, rising scale."""
     value, low, high = (None if each is None else to(each) for each in (interval.value, interval.low, interval.high))
     return Interval(value, low, high)  # type: ignore[arg-type]
+
+
+def _second_side(policy: Policy) -> dict[str, Any]:
+    """Return what a policy is to contexts."""
+    debts = policy.context_debts
+    return {
+        "context_weight": policy.context_weight,
+        "context_share": policy.context_share,
+        "largest_context_debt": None if debts is None else float(debts.max()),
+        "context_share_bound": policy.context_share_bound,
+    }
 
 
 def summary_at(experiment: Experiment, at: int) -> bytes:
