@@ -493,8 +493,8 @@ def _part(argument: str, value: Any, repair: str) -> float:
         raise InvalidArgument(argument, "a number in [0, 1)", value, repair) from None
 
 
-def context_weights(value: ArrayLike, n_contexts: int) -> NDArray[np.float64]:
-    """Check the weights of contexts: positive, of any sum that a float can hold."""
+def context_weights(value: ArrayLike, n_contexts: int, idle: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+    """Check the weights of contexts: positive, of any sum that a float can hold; contexts that are idle may have 0."""
     allowed = f"positive numbers, one per context ({n_contexts})"
     repair = "Leave them out to weigh contexts by their visits."
     found = floats("context_weights", allowed, value, repair)
@@ -502,6 +502,7 @@ def context_weights(value: ArrayLike, n_contexts: int) -> NDArray[np.float64]:
         raise InvalidArgument("context_weights", allowed, f"shape {found.shape}", repair)
     with np.errstate(all="ignore"):
         parts = found / found.sum()
-    if not (np.isfinite(parts) & (parts > 0.0)).all():
+    least = 0.0 if idle is None else np.where(idle, -1e-300, 0.0)
+    if not (np.isfinite(parts) & (parts > least)).all():
         raise InvalidArgument("context_weights", allowed, value, repair)
     return found

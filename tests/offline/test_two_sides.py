@@ -174,6 +174,19 @@ def test_nothing_to_choose(terms: dict[str, Any]) -> None:
         assert (one.welfare, one.context_accounts.tolist()) == (8.0, [4.0, 5.0])
 
 
+def test_contexts_without_rounds_weigh_nothing() -> None:
+    totals = np.random.default_rng(5).random((4, 3)) * 30
+    padded, weights = np.insert(totals, 2, 0.0, axis=0), [3.0, 1.0, 0.0, 2.0, 5.0]
+    for alpha in ALPHAS:
+        few = offline_optimum(totals, alpha, context_weight=0.4, context_weights=[3.0, 1.0, 2.0, 5.0])
+        best = offline_optimum(padded, alpha, context_weight=0.4, context_weights=weights)
+        assert best.two_sided_welfare == pytest.approx(few.two_sided_welfare, rel=1e-9)
+        found = metrics.two_sided_welfare(best.accounts, best.context_accounts, alpha, 0.4, weights)
+        assert found == pytest.approx(best.two_sided_welfare, rel=1e-12)
+    with pytest.raises(InvalidArgument, match="context_weights must be positive numbers"):
+        metrics.two_sided_welfare([2.0], [2.0, 1.0], 1.0, 0.5, [0.0, 1.0])
+
+
 def test_floors_by_group_and_initial_accounts() -> None:
     totals = np.random.default_rng(4).random((6, 4)) * 30
     groups = Groups(["a", "b", "b", "c"], pull_floor={"c": 0.2})

@@ -10,6 +10,7 @@ FIRST = (
     "weight_of_the_poor",
     "steep_alpha",
     "which_fairness",
+    "two_sides",
     "groups",
     "floors",
     "periods",

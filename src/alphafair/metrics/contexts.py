@@ -93,7 +93,8 @@ def two_sided_welfare(
 ) -> Number:
     """W_2 = W_alpha(R)^(1-theta) W_1(U)^theta: the welfare of arms and the geometric mean of contexts' accounts.
 
-    `context_weight` is theta, and `context_weights` are the weights of contexts in the mean, in any unit.
+    `context_weight` is theta, and `context_weights` are the weights of contexts in the mean, in any unit: positive,
+    or 0 where a context has no reward.
 
     >>> round(two_sided_welfare([4.0, 9.0], [8.0, 2.0], 1.0, context_weight=0.5, context_weights=[1, 1]), 4)
     4.899
@@ -103,7 +104,7 @@ def two_sided_welfare(
     if paid.ndim != 1:
         repair = "Pass policy.context_accounts, or 1 + the rewards of every context."
         raise InvalidArgument("context_accounts", "one number per context", f"shape {paid.shape}", repair)
-    weights = validate.context_weights(context_weights, len(paid))
+    weights = validate.context_weights(context_weights, len(paid), paid == 1.0)
     of_arms = welfare_of("accounts", accounts, validate.alpha(alpha), groups)
     mean = float(np.exp((weights / weights.sum()) @ np.log(paid)))
     return number(of_arms ** (1.0 - theta) * mean**theta)

@@ -114,7 +114,7 @@ def offline_optimum(
         Theta in [0, 1): maximize W_2 = W(R)^(1-theta) W_1(U)^theta, with W_1 the geometric mean, instead of W(R). The
         tolerance is then relative to W_2.
     context_weights
-        The weights of contexts in W_1(U), in any unit: their rounds, for example.
+        The weights of contexts in W_1(U), in any unit: their rounds, for example. Contexts without rewards may have 0.
 
     Notes
     -----

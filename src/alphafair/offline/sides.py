@@ -72,7 +72,7 @@ class Sides(NamedTuple):
         if context_weights is None:
             repair = "Pass np.bincount(stream.contexts) to weigh contexts by their visits."
             raise InvalidArgument("context_weights", "given with a context_weight", None, repair)
-        weights = validate.context_weights(context_weights, len(totals))
+        weights = validate.context_weights(context_weights, len(totals), totals.max(axis=1) == 0.0)
         return cls(0.0, weight, weights / weights.sum())
 
 
