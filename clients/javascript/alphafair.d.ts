@@ -219,6 +219,52 @@ export interface ChangeItem {
   details: Record<string, unknown>;
 }
 
+/** The query of an evaluation. */
+export interface EvaluationQuery {
+  /** Whose decisions: incumbent, for example. Default: the policy's. */
+  source?: string;
+}
+
+/** The curve, or why there is none yet. */
+export interface WhatIfAnswer {
+  status: "computing" | "failed" | "no propensities" | "ready" | "too few";
+  sentence: string;
+  rewards: number;
+  present: PresentPoint;
+  curve: Curve | null;
+  source?: string | null;
+}
+
+/** Where the experiment itself is, from its own counts. */
+export interface PresentPoint {
+  alpha: number | "inf" | null;
+  average_reward: number | null;
+  jain_index: number | null;
+  least_share: number | null;
+}
+
+/** The price of fairness: the best fixed policy at every alpha, estimated from the log. */
+export interface Curve {
+  alphas: (number | "inf")[];
+  average_reward: Band;
+  jain_index: Band;
+  least_share: Band;
+  confidence: number;
+  verdict: "do not use" | "thin" | "trustworthy";
+  reasons: string[];
+  rounds: number;
+  position: number;
+  computed_at: number;
+  seconds: number;
+}
+
+/** An estimate with its band, a value per alpha; null where the log says nothing. */
+export interface Band {
+  value: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+}
+
 /** The query of a request for a log. */
 export interface LogQuery {
   /** The file format. */
@@ -476,6 +522,8 @@ export class Client {
   erase(name: string, query: ContextQuery, options?: CallOptions): Promise<ExperimentAnswer>;
   /** List every change of an experiment: when, what, and by which key. */
   history(name: string, options?: CallOptions): Promise<History>;
+  /** Estimate from the log what fair policies would have earned, in the background: ask again while it computes. */
+  evaluate(name: string, query: EvaluationQuery, options?: CallOptions): Promise<WhatIfAnswer>;
   /** Download the log: context, arm, propensity and reward of every decision. One download per key, two in all. */
   log(name: string, query: LogQuery, options?: CallOptions): Promise<Response>;
   /** Draw an arm for a context, or `k` of them. The same id again returns the same decision. */

@@ -340,6 +340,7 @@ const ENDPOINTS = {
   change: { method: "PATCH", path: "/v1/experiments/{name}", repeatable: false },
   erase: { method: "DELETE", path: "/v1/experiments/{name}/contexts", repeatable: false },
   history: { method: "GET", path: "/v1/experiments/{name}/history", repeatable: true },
+  evaluate: { method: "GET", path: "/v1/experiments/{name}/evaluation", repeatable: true },
   log: { method: "GET", path: "/v1/experiments/{name}/log", repeatable: true, raw: true },
   decide: { method: "POST", path: "/v1/experiments/{name}/decisions", repeatable: true },
   reward: { method: "POST", path: "/v1/experiments/{name}/rewards", repeatable: true, queued: "reward" },
@@ -387,6 +388,11 @@ export class Client extends Calls {
   /** List every change of an experiment: when, what, and by which key. */
   history(name, options) {
     return this._call(ENDPOINTS.history, { name }, { ...options });
+  }
+
+  /** Estimate from the log what fair policies would have earned, in the background: ask again while it computes. */
+  evaluate(name, query, options) {
+    return this._call(ENDPOINTS.evaluate, { name }, { ...options, query });
   }
 
   /** Download the log: context, arm, propensity and reward of every decision. One download per key, two in all. */

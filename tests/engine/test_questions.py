@@ -464,7 +464,16 @@ def test_exports_and_the_log(tables: Tables) -> None:
             slots = by_slot(tables, d)
             if (r and (r.reward is not None or r.rewards is not None)) or any(s.rewards for s in tables.settled(d)):
                 rewards = (None, slots) if r is None else (r.reward, r.rewards)
-                of_decision = (d.propensity, d.at, d.policy_version, d.available, d.features, d.slate, d.event)
+                of_decision = (
+                    d.propensity,
+                    d.at,
+                    d.policy_version,
+                    d.available,
+                    d.features,
+                    d.bucket,
+                    d.slate,
+                    d.event,
+                )
                 rewarded.append((d.context, d.arm, *rewards, *of_decision))
         assert same(questions.rewarded(store, head.key), rewarded)
         assert same(questions.rewarded(store, head.key, 5), rewarded[-5:])

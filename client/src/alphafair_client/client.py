@@ -43,6 +43,7 @@ from alphafair_client.api import (
     GroupsOfArms,
     NewExperiment,
     ObservationItem,
+    WhatIfAnswer,
 )
 from alphafair_client.fallback import ACTIVATION, EVERY, REWARD, Choose, Fallback
 from alphafair_client.http import AsyncPool, Destination, HttpRequest, Lost, ThreadPool
@@ -289,6 +290,14 @@ class _Calls(_Settings):
         found: Any = yield from sending.call(self._terms(timeout), api.HISTORY, name=name)
         return list(found.items)
 
+    def evaluate(self, name: str, source: str | None = None, *, timeout: float | None = None) -> Call[WhatIfAnswer]:
+        """Estimate from the log what fair policies would have earned: of the policy's decisions, or of a source's.
+
+        It is computed in the background: ask again while `status` is "computing".
+        """
+        query = "" if source is None else f"?source={quote(_label('source', source), safe='')}"
+        return sending.call(self._terms(timeout), api.EVALUATE, query=query, name=name)
+
     def add_arm(
         self,
         name: str,
@@ -484,6 +493,7 @@ class Client(_Settings):
     experiments = _blocking(_Calls.experiments)
     experiment = _blocking(_Calls.experiment)
     history = _blocking(_Calls.history)
+    evaluate = _blocking(_Calls.evaluate)
     add_arm = _blocking(_Calls.add_arm)
     retire_arm = _blocking(_Calls.retire_arm)
     mask_arm = _blocking(_Calls.mask_arm)
@@ -615,6 +625,7 @@ class AsyncClient(_Settings):
     experiments = _awaited(_Calls.experiments)
     experiment = _awaited(_Calls.experiment)
     history = _awaited(_Calls.history)
+    evaluate = _awaited(_Calls.evaluate)
     add_arm = _awaited(_Calls.add_arm)
     retire_arm = _awaited(_Calls.retire_arm)
     mask_arm = _awaited(_Calls.mask_arm)

@@ -144,11 +144,15 @@ def read_log(store: Store, experiment: Exported, latest: int | None = None, sour
         if source is not None:
             raise RequestError("no_rewards", "source", "one whose decisions have rewards", source, repair)
         raise RequestError("no_rewards", "experiment", "one that has rewards", experiment.name, repair)
-    contexts, arms, rewards, slots, propensities, at, versions, masks, features, _, decisions = zip(*seen, strict=True)
+    contexts, arms, rewards, slots, propensities, at, versions, masks, features, buckets, _, decisions = zip(
+        *seen, strict=True
+    )
     over_time, others, declared = ArmsOverTime(experiment), dict[str, Any](), features_of(experiment)
     if declared is not None:
         numbers = np.frombuffer(b"".join(features), dtype="<f8").reshape(-1, len(declared.names))
         others["features"] = declared.encoded(numbers)
+    if source is not None and None not in buckets:  # decisions of one unit depend on each other
+        others["users"] = np.array(buckets, dtype=np.int64)
     if experiment.has_slates:
         others |= {"positions": np.array(slots, dtype=np.int32), "decisions": np.array(decisions, dtype=np.int32)}
     return Log(

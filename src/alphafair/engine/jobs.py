@@ -41,3 +41,4 @@ class WhatIfJob(Job):
     reward_range: tuple[float, float] = field(compare=False)
     alpha: float | None = field(compare=False)
     groups: Mapping[str, Any] | None = field(compare=False)
+    source: str | None = None  # whose decisions; None: the policy's

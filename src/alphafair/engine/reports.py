@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphafair import metrics
+from alphafair import metrics, validate
 from alphafair.engine import changes
 from alphafair.engine.jobs import ProbabilitiesJob, WhatIfJob
 from alphafair.engine.state.experiment import Experiment
@@ -192,9 +192,19 @@ class Reports:
         of_log = experiment.full, until, format, experiment.has_slates, experiment.has_sources
         return ExportJob(self._writers.store.address, experiment.name, experiment.key, *of_log)
 
-    def what_if_job(self, name: str, rounds: int) -> WhatIfJob:
-        """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process."""
-        with self._writers.reading(name) as (_, experiment):
+    def what_if_job(self, name: str, rounds: int, source: str | None = None) -> WhatIfJob:
+        """Return the price of fairness from the latest `rounds` of a log as it is now, to be run by another process.
+
+        They are decisions of the policy, or of another source.
+        """
+        with self._writers.reading(name) as (writer, experiment):
+            rewards = experiment.tally.rewards + experiment.tally.defaulted
+            if source is not None:
+                if source not in experiment.tally.sources:
+                    known = validate.listed(experiment.tally.sources) or "none"
+                    repair = f"There are {known}. Record decisions of others first."
+                    raise RequestError("bad_request", "source", f"one who has decided in {name}", source, repair)
+                rewards = questions.n_rewarded(writer.store, experiment.key, source, rounds)
             groups = experiment.policy.groups if experiment.has_policy else None
             return WhatIfJob(
                 address=self._writers.store.address,
@@ -203,10 +213,11 @@ class Reports:
                 position=experiment.position,
                 full=experiment.full,
                 rounds=rounds,
-                rewards=experiment.tally.rewards + experiment.tally.defaulted,
+                rewards=rewards,
                 reward_range=experiment.settings.reward_range,
                 alpha=experiment.alpha,
                 groups=None if groups is None or groups.is_default else groups.settings(),
+                source=source,
             )
 
     def probabilities_job(self, story: DecisionStory) -> ProbabilitiesJob:

@@ -564,16 +564,25 @@ def decision_time(store: Store, key: int, position: int) -> int | None:
     return None
 
 
+def n_rewarded(store: Store, key: int, source: str, most: int) -> int:
+    """Return how many decisions of a source have a reward, at most so many."""
+    question = """select count(*) from (select 1 from decision d join reward r on r.decision = d.event
+        where {within d} and r.reward is not null and d.decided_by = :source limit :most) found"""
+    ((counted,),) = store.rows(question, source=source, most=most, **between(store, key, 0, LATEST))
+    return int(counted)
+
+
 def rewarded(store: Store, key: int, latest: int | None = None, source: str | None = None) -> list[tuple[Any, ...]]:
     """Return what `read_log` takes of the decisions that have a reward: with `latest`, only of so many, the last ones.
 
     They are those of the policy, or of another `source`.
 
-    That is context, arm, reward, rewards, propensity, at, policy_version, available, features, slate and event. Rewards
-    are those of all arms as bytes under full information, and those by slot as an array of other slates.
+    That is context, arm, reward, rewards, propensity, at, policy_version, available, features, bucket, slate and event.
+    Rewards are those of all arms as bytes under full information, and those by slot as an array of other slates.
     """
     decided_by = "d.decided_by is null" if source is None else "d.decided_by = :source"
-    fields = "d.context, d.arm, {}, d.propensity, d.at, d.policy_version, d.available, d.features, d.slate, d.event"
+    told = "d.propensity, d.at, d.policy_version, d.available, d.features, d.bucket, d.slate, d.event"
+    fields = f"d.context, d.arm, {{}}, {told}"
     question = f"""select {fields.format("r.reward, r.rewards")} from decision d join reward r on r.decision = d.event
         where {{within d}} and (r.reward is not null or r.rewards is not null) and {decided_by}
         order by d.event desc limit :limit"""

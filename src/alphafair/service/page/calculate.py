@@ -34,19 +34,23 @@ def what_if(job: WhatIfJob) -> dict[str, Any]:
     with open_store(job.address, read_only=True) as store:
         changes = questions.changes(store, job.experiment, job.position)
         record = ExperimentRecord(job.experiment, job.name, job.full, changes, questions.has_slates(store))
-        log = read_log(store, record, latest=job.rounds)
+        log = read_log(store, record, latest=job.rounds, source=job.source)
+    told = ~np.isnan(log.propensities)
+    n_all = log.n_rounds
+    if not told.any():
+        return {"curve": None, "present": _present(log, job), "without": n_all}
     low, high = job.reward_range
-    unit = (log.rewards - low) / (high - low)
     scaled = Log(
-        log.contexts,
-        log.arms,
-        unit,
-        log.propensities,
+        log.contexts[told],
+        log.arms[told],
+        ((log.rewards - low) / (high - low))[told],
+        log.propensities[told],
         n_contexts=log.n_contexts,
         n_arms=log.n_arms,
         arm_labels=log.arm_labels,
         available=log.available,
         decisions=log.decisions,
+        users=None if log.users is None else log.users[told],
     )
     given = None if job.groups is None else Groups(**job.groups)
     groups = arm_groups(given, log.n_arms)
@@ -57,13 +61,12 @@ def what_if(job: WhatIfJob) -> dict[str, Any]:
         confidence=CONFIDENCE,
         n_replicates=N_REPLICATES,
     )
-    n_groups, n_rounds = groups.n_groups, log.n_rounds
+    n_groups, n_rounds = groups.n_groups, scaled.n_rounds
 
     def in_units(side: Any) -> Any:  # every reward is in the range, so its average is too
         return np.clip(low + (high - low) * n_groups * (side - 1.0) / n_rounds, low, high)
 
     average = Interval(*(in_units(side) for side in found.average_reward))
-    accounts = 1.0 + np.bincount(groups.of_arms[log.arms], weights=unit, minlength=n_groups)
     return {
         "curve": {
             "alphas": [json_alpha(alpha) for alpha in ALPHAS],
@@ -78,11 +81,21 @@ def what_if(job: WhatIfJob) -> dict[str, Any]:
             "computed_at": time.time(),
             "seconds": time.perf_counter() - began,
         },
-        "present": {
-            "average_reward": float(log.rewards.mean()),
-            "jain_index": float(metrics.jain_index(accounts, groups=groups)),
-            "least_share": float(metrics.shares(accounts).min()),
-        },
+        "present": _present(log, job),
+        "without": n_all - n_rounds,
+    }
+
+
+def _present(log: Log, job: WhatIfJob) -> dict[str, float]:
+    """Where the source of the decisions is itself."""
+    groups = arm_groups(None if job.groups is None else Groups(**job.groups), log.n_arms)
+    low, high = job.reward_range
+    unit = (log.rewards - low) / (high - low)
+    accounts = 1.0 + np.bincount(groups.of_arms[log.arms], weights=unit, minlength=groups.n_groups)
+    return {
+        "average_reward": float(log.rewards.mean()),
+        "jain_index": float(metrics.jain_index(accounts, groups=groups)),
+        "least_share": float(metrics.shares(accounts).min()),
     }
 
 

@@ -16,10 +16,9 @@ from alphafair.service.page.messages import (
     PoliciesAnswer,
     SessionAnswer,
     SignIn,
-    WhatIfAnswer,
     WhatIfQuery,
 )
-from alphafair_client.api import Endpoint, Keys
+from alphafair_client.api import Endpoint, Keys, WhatIfAnswer
 
 # fmt: off
 _PAGE, _HTML, _EVENTS = "the page", "text/html; charset=utf-8", "text/event-stream"

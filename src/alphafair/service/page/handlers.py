@@ -26,7 +26,6 @@ from alphafair.service.page.messages import (
     ContextRow,
     ContextsAnswer,
     ContextsQuery,
-    Curve,
     DecisionAnswer,
     DecisionQuery,
     IndexAnswer,
@@ -34,15 +33,13 @@ from alphafair.service.page.messages import (
     LogAnswer,
     LogPageQuery,
     PoliciesAnswer,
-    PresentPoint,
     SessionAnswer,
     SignIn,
-    WhatIfAnswer,
     WhatIfQuery,
 )
 from alphafair.service.page.watchers import ALL, index_answer, visible
 from alphafair.service.sessions import Session, cookie, is_own_page, is_secure, token_of
-from alphafair_client.api import Endpoint, Keys
+from alphafair_client.api import EVALUATE, Curve, Endpoint, EvaluationQuery, Keys, PresentPoint, WhatIfAnswer
 
 if TYPE_CHECKING:
     from alphafair.service.keys import Caller
@@ -50,6 +47,11 @@ if TYPE_CHECKING:
 
 LEAST_REWARDS: Final = 100  # rewarded decisions for a curve
 MOST_ROUNDS: Final = 50_000  # of them that are used: the latest
+A_SHARE: Final = "A share of 5% will tell."
+NO_PROPENSITIES: Final = (  # nothing that divides by them can be computed
+    "No propensities were sent with these decisions, so what another policy would have earned cannot be said; its "
+    f"learning has begun. {A_SHARE}"
+)
 GROWN, GROWN_SECONDS = 1.1, 60.0  # a curve is computed again once the log is so many times as long, and so much older
 UNESCAPED: Final = "-_.!~*'()"  # by encodeURIComponent, besides letters and digits
 ETAGS: Final = re.compile(rb'"[^"]*"')  # in a list; weak ones are compared like strong ones
@@ -232,33 +234,57 @@ def _stream(service: Service, request: Request, name: str) -> Response:
 
 
 async def what_if(service: Service, request: Request, name: str, query: WhatIfQuery) -> WhatIfAnswer:
+    return await _evaluated(service, request, name, query.source or None, renew=query.renew)
+
+
+async def evaluate(service: Service, request: Request, name: str, query: EvaluationQuery) -> WhatIfAnswer:
+    return await _evaluated(service, request, name, query.source or None, renew=False)
+
+
+async def _evaluated(service: Service, request: Request, name: str, source: str | None, *, renew: bool) -> WhatIfAnswer:
+    """The price of fairness from the decisions of the policy, or of another source."""
     caller = caller_of(request)
-    job = await service.reads.run(caller, partial(service.reports.what_if_job, name, MOST_ROUNDS))
+    find_job = partial(service.reports.what_if_job, name, MOST_ROUNDS, source)
+    job = await (service.reads if source is None else service.scans).run(caller, find_job)
     n_rewards = job.rewards
     last = service.calculations.find(job)
     before = service.curves.get(job)
+
+    def answer(status: Any, sentence: str, found: Mapping[str, Any] | None) -> WhatIfAnswer:
+        curve = None if found is None or found["curve"] is None else _curve(found["curve"])
+        present = _present(job, {} if found is None else found["present"])
+        return WhatIfAnswer(status, sentence, n_rewards, present, curve, source)
+
     if n_rewards < LEAST_REWARDS:
         sentence = f"There are {n_rewards:,} rewarded decisions. The curve needs at least {LEAST_REWARDS:,}."
-        return WhatIfAnswer("too few", sentence, n_rewards, _present(job, {}), None)
+        return answer("too few", sentence, None)
     if last is not None and last.status == "ready":
         before = service.curves[job] = last.result
     grown = last is not None and n_rewards >= GROWN * last.job.rewards
-    last = service.calculations.get(caller, job, again=query.renew, when_older=GROWN_SECONDS if grown else math.inf)
-    if last is None and query.renew:
+    last = service.calculations.get(caller, job, again=renew, when_older=GROWN_SECONDS if grown else math.inf)
+    if last is None and renew:
         message = "Too many calculations are waiting."
         raise failure(503, "busy", message, repair="Compute the curve again later.", retry_after="5")
-    curve = None if before is None else _curve(before["curve"])
-    present = _present(job, {} if before is None else before["present"])
     if last is None or last.status == "computing":
-        sentence = "The curve is being computed from the log, in the background."
-        return WhatIfAnswer("computing", sentence, n_rewards, present, curve)
+        return answer("computing", "The curve is being computed from the log, in the background.", before)
     if last.status == "failed":
-        sentence = f"The curve could not be computed: {last.problem}"
-        return WhatIfAnswer("failed", sentence, n_rewards, present, curve)
-    used = last.result["curve"]["rounds"]
-    latest = "" if used >= last.job.rewards else "latest "
-    sentence = f"From the {latest}{used:,} rewarded decisions of this experiment."
-    return WhatIfAnswer("ready", sentence, n_rewards, present, curve)
+        return answer("failed", f"The curve could not be computed: {last.problem}", before)
+    if last.result["curve"] is None:
+        return answer("no propensities", NO_PROPENSITIES, last.result)
+    return answer("ready", _sentence(last.result, last.job), last.result)
+
+
+def _sentence(found: Mapping[str, Any], job: WhatIfJob) -> str:
+    """What a curve was computed from, and what it cannot say."""
+    used, without = found["curve"]["rounds"], found["without"]
+    latest = "" if used + without >= job.rewards else "latest "
+    whose = "of this experiment" if job.source is None else f"of {job.source}"
+    sentence = f"From the {latest}{used:,} rewarded decisions {whose}."
+    if without:
+        sentence += f" {without:,} others came without propensities, and are left out."
+    if job.source is not None and found["curve"]["verdict"] == "do not use":
+        sentence += f" {A_SHARE}"
+    return sentence
 
 
 def _curve(found: Mapping[str, Any]) -> Curve:
@@ -329,6 +355,7 @@ HANDLERS: Final[dict[Endpoint, Handler]] = {
     endpoints.LIVE: live,
     endpoints.CONTEXTS: contexts,
     endpoints.WHAT_IF: what_if,
+    EVALUATE: evaluate,
     endpoints.LOG_ROWS: log_page,
     endpoints.DECISION: decision,
     endpoints.ALL_EVENTS: all_events,

@@ -276,49 +276,7 @@ class WhatIfQuery(Struct):
     """The query of what-if.json."""
 
     renew: Annotated[bool, Meta(description="Compute the curve again even if the log has hardly grown.")] = False
-
-
-class Band(Struct):
-    """An estimate with its band, a value per alpha; null where the log says nothing."""
-
-    value: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
-
-
-class PresentPoint(Struct):
-    """Where the experiment itself is, from its own counts."""
-
-    alpha: AnyAlpha | None
-    average_reward: float | None  # per rewarded decision, in the units of the experiment
-    jain_index: float | None  # of the sums of rewards of arms, or groups, as in `Curve`
-    least_share: float | None  # of all reward, of the arm or group that got least
-
-
-class Curve(Struct):
-    """The price of fairness: the best fixed policy at every alpha, estimated from the log."""
-
-    alphas: list[AnyAlpha]
-    average_reward: Band  # per decision, in the units of the experiment
-    jain_index: Band
-    least_share: Band  # of all reward, of the arm or group that gets least
-    confidence: float  # of the bands, such as 0.95
-    verdict: Literal["trustworthy", "thin", "do not use"]
-    reasons: list[str]  # why not trustworthy: the worst of each kind, as a sentence that begins with its alpha
-    rounds: int  # rewarded decisions that were used: the latest ones
-    position: int  # of the event log when they were read
-    computed_at: float
-    seconds: float  # that it took
-
-
-class WhatIfAnswer(Struct):
-    """The curve, or why there is none yet."""
-
-    status: Literal["computing", "ready", "failed", "too few"]
-    sentence: str  # the status in words
-    rewards: int  # rewarded decisions now
-    present: PresentPoint
-    curve: Curve | None  # while "computing" or "failed", the one before, if there is one
+    source: Annotated[str, Meta(description="Whose decisions. Default: the policy's.")] = ""
 
 
 # the log
