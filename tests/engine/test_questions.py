@@ -462,6 +462,8 @@ def test_exports_and_the_log(tables: Tables) -> None:
         for d in decisions:
             r = tables.one(Settled, d)
             slots = by_slot(tables, d)
+            if d.decided_by is not None:
+                continue
             if (r and (r.reward is not None or r.rewards is not None)) or any(s.rewards for s in tables.settled(d)):
                 rewards = (None, slots) if r is None else (r.reward, r.rewards)
                 of_decision = (

@@ -145,7 +145,7 @@ def send(shop: Running, method: str, target: str, token: str | None, body: Any =
     return found
 
 
-WITH_QUERY = ("/log", "/contexts", "/log.json", "/contexts.json", "/decision.json", "/what-if.json")
+WITH_QUERY = ("/log", "/contexts", "/evaluation", "/log.json", "/contexts.json", "/decision.json", "/what-if.json")
 SAME: dict[str, Callable[[str], str]] = {
     "a query": lambda path: path if path.endswith(WITH_QUERY) else path + "?x=1",
     "escaped letters": lambda path: path.replace("home", "%68om%65").replace("v1", "%761"),

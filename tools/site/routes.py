@@ -65,7 +65,8 @@ def shown(schema: dict[str, Any]) -> str:
     if schema["type"] == "array":
         return f"array of {shown(schema['items'])}"
     if schema["type"] == "object":
-        return f"object of {shown(schema['additionalProperties'])}"
+        values = schema.get("additionalProperties")
+        return f"object of {shown(values)}" if values else "object"
     return str(schema["type"])
 
 
