@@ -145,6 +145,7 @@ def compile_kernels(kernels: Kernels) -> None:
 def compile_slates(policy: Any) -> None:
     """The same for decisions of several arms."""
     from alphafair import simulate
+    from alphafair.run import over_log
     from alphafair.values import Feedback, Stream
 
     policy.stepper.slate_bundle.switch()
@@ -158,7 +159,9 @@ def compile_slates(policy: Any) -> None:
     policy.forgo(late)
     policy.update(late, rewards[0] if full else {late.arms[0]: 0.5})
     policy.probabilities(0, k=2, **described)
-    simulate(policy, Stream.from_arrays(contexts, rewards, features=features), k=2)
+    trace = simulate(policy, Stream.from_arrays(contexts, rewards, features=features), k=2, log=True)
+    if not full and trace.log is not None:
+        over_log(policy, trace.log)
     policy.stepper.slate_bundle.mark_on_disk()
 
 

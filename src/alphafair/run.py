@@ -27,7 +27,8 @@ from alphafair.math.adversaries import first_state, react
 from alphafair.policy import archive
 from alphafair.policy.arguments import fits, matching_features
 from alphafair.policy.base import BasePolicy
-from alphafair.policy.loops import NO_ADVERSARY, Book, Delays, LogSteps, Rounds
+from alphafair.policy.loops import LEARN, NO_ADVERSARY, Book, Delays, LogSteps, Rounds
+from alphafair.policy.slate_loops import SlateSteps
 from alphafair.policy.slates import checked_exposures
 from alphafair.policy.stepper import feature_table
 from alphafair.tasks import in_order
@@ -857,6 +858,17 @@ def _learn_slates(policy: BasePolicy, log: Log, rewards: Vector, features: NDArr
         raise InvalidArgument("policy", allowed, policy, repair)
     inclusion = np.minimum(1.0, log.propensities * log.n_shown)
     firsts = first_entries(cast(NDArray[np.int64], log.decisions)).tolist()
+    if archive.folds_slates(policy) and features is None and log.exposures is None:
+        starts = np.array([*firsts, log.n_rounds])
+        shown, n = np.diff(starts), len(firsts)
+        steps, no_mask = np.full(n, LEARN, dtype=np.int8), np.full(n, -1, dtype=np.int32)
+        columns = (log.contexts[firsts], shown, shown, np.ones(n, dtype=np.bool_), starts, log.arms.astype(np.int64))
+        no_masks = np.empty((0, 0), dtype=np.bool_)
+        with _all_or_nothing(policy):
+            archive.follow_slates(
+                policy, SlateSteps(steps, *columns, inclusion, rewards, no_mask, no_masks, np.zeros(n))
+            )
+        return
     with _all_or_nothing(policy):
         for first, last in pairwise([*firsts, log.n_rounds]):
             arms, shown = log.arms[first:last].tolist(), inclusion[first:last].tolist()

@@ -20,6 +20,7 @@ from alphafair.policy.arguments import fits, matching_features
 from alphafair.policy.loops import OBSERVE, LogSteps
 from alphafair.policy.memory import ALWAYS, DAMAGED, OF_PERIODS, OTHERS, LearnedState, copies
 from alphafair.policy.random_numbers import RandomNumbers
+from alphafair.policy.slate_loops import SlateSteps
 from alphafair.values import Log, State
 
 if TYPE_CHECKING:
@@ -135,6 +136,22 @@ def _fold(policy: BasePolicy, log: LogSteps) -> int:
     policy._begin_others()
     refused = policy.stepper.fold(log.part(slice(first, None)))
     return refused if refused < 0 else first + refused
+
+
+def folds_slates(policy: BasePolicy) -> bool:
+    """Whether steps of slates without features can be repeated in one call: bandit feedback, and no retired arms."""
+    stepper = policy.stepper
+    return bool(policy._bandit and stepper.whole_runs and not policy.n_features and stepper.learned.all_live)
+
+
+def follow_slates(policy: BasePolicy, log: SlateSteps) -> None:
+    """Repeat steps of slates of a log. An invalid propensity raises; what was learned before it stays."""
+    with policy._lock:
+        refused = policy.stepper.fold_slates(log)
+        if refused >= 0:
+            own = slice(*log.starts[[refused, refused + 1]].tolist())
+            least = float(log.propensities[own].min())
+            raise policy.stepper.impossible_slate(int(log.contexts[refused]), int(log.shown[refused]), least)
 
 
 # arrays of a State

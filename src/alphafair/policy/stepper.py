@@ -21,7 +21,7 @@ from alphafair.math.distributions import all_within, is_distribution, mask_alone
 from alphafair.math.slates import SHOWN, mask_slate
 from alphafair.policy.loops import LEARN, LogSteps, loop
 from alphafair.policy.memory import LearnedState
-from alphafair.policy.slate_loops import slate_loop
+from alphafair.policy.slate_loops import SlateSteps, slate_fold, slate_loop
 from alphafair.values import Feedback
 from alphafair.values.arrays import Indices, Matrix, Vector, frozen
 
@@ -369,6 +369,25 @@ class Stepper:
             refused = int(self._play(fold, stop - start, self.learned.memory, some, out))
             if refused >= 0:
                 return start + refused
+        return -1
+
+    def fold_slates(self, log: SlateSteps) -> int:
+        """Take the steps of slates of a log under bandit feedback; return the first one that was refused, or -1.
+
+        All arms are live, and rounds have no features.
+        """
+        learned = self.learned
+        learned.version += 1
+        columns = {name: frozen(value) for name, value in log._asdict().items() if name != "drawn"}
+        steps, n = log._replace(**columns), len(learned.live_arms)
+        out, slate, start = np.empty(n), np.zeros((2, n), dtype=np.int64), 0
+        while start < len(log.steps):
+            stop = start + self.rounds_per_call(len(log.steps) - start, slates=True)
+            given = (learned.memory, steps, out, slate, start, stop)
+            refused = int(self._play(slate_fold(self.algorithm), stop - start, *given, bundle=self.slate_bundle))
+            if refused >= 0:
+                return refused
+            start = stop
         return -1
 
     def fold_full(

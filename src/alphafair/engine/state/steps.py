@@ -18,6 +18,7 @@ from alphafair.engine.store.slates import SlateEvent
 from alphafair.policy import archive, slates
 from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, OBSERVE, LogSteps
+from alphafair.policy.slate_loops import SlateSteps
 from alphafair.run import has_whole_runs
 from alphafair.values import Decision, DescribedDecision, DescribedSlate, Feedback, Indices, SlateDecision, Vector
 from alphafair.values.available import unpacked
@@ -193,11 +194,15 @@ def follow(
     if not len(steps):
         return drawn
     if of_slates := steps.of_slates:
-        first, others = 0, replace(steps, slates={})
-        for t in of_slates:
-            follow(policy, others[first:t], to_unit, drawn[first:t])
-            _follow_slate(policy, steps, t, to_unit, drawn)
-            first = t + 1
+        first, others, actions = 0, replace(steps, slates={}), steps.actions
+        for numbers in np.split(of_slates, np.flatnonzero(np.diff(of_slates) > 1) + 1):
+            start, stop = int(numbers[0]), int(numbers[-1]) + 1
+            if start > first:
+                follow(policy, others[first:start], to_unit, drawn[first:start])
+            if not _fold_slates(policy, steps, start, stop, actions, to_unit, drawn):
+                for t in range(start, stop):
+                    _follow_slate(policy, steps, t, int(actions[t]), to_unit, drawn)
+            first = stop
         follow(policy, others[first:], to_unit, drawn[first:])
         return drawn
     actions, rewards = steps.actions, to_unit(steps.reward)
@@ -237,9 +242,71 @@ def follow(
     return drawn
 
 
-def _follow_slate(policy: BasePolicy, steps: Steps, t: int, to_unit: Callable[[Any], Any], drawn: Vector) -> None:
+def _fold_slates(
+    policy: BasePolicy,
+    steps: Steps,
+    start: int,
+    stop: int,
+    actions: NDArray[np.int8],
+    to_unit: Callable[[Vector], Vector],
+    drawn: Vector,
+) -> bool:
+    """Repeat the steps of slates from `start` up to `stop` in one compiled call; return whether that was possible.
+
+    It is not with features, retired arms or full information, and not for numbers that no policy logs: those are
+    repeated one by one, with all checks.
+    """
+    if steps.features is not None or not archive.folds_slates(policy):
+        return False
+    events = [steps.slates[position] for position in steps.position[start:stop].tolist()]
+    some = actions[start:stop]
+    rows: list[tuple[int, float, float]] = []
+    starts = [0]
+    for event, action in zip(events, some.tolist(), strict=True):
+        rows += event.about(paid=action == LEARN, unpaid=action == FORGO)
+        starts.append(len(rows))
+    arms, propensities, rewards = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    rewards, lengths = to_unit(rewards), np.diff(starts)
+    low, high = policy.traits.reward_range
+    learned = np.repeat(some == LEARN, lengths)
+    sound = ((propensities > 0.0) & (propensities <= 1.0)).all() and not (lengths[some == LEARN] == 0).any()
+    sound &= bool(((rewards[learned] >= low) & (rewards[learned] <= high)).all())
+    if not sound or any(len({*event.slate.arms}) < len(event.slate.arms) for event in events):
+        return False
+    contexts = steps.context[start:stop]
+    if (n_contexts := int(contexts.max()) + 1) > policy.n_contexts:
+        policy.grow(n_contexts=n_contexts)
+    mask_of, masks = np.full(stop - start, -1, dtype=np.int32), list[NDArray[np.bool_]]()
+    for t, position in enumerate(steps.position[start:stop].tolist()):
+        if some[t] == DRAW and position in steps.masks:
+            mask_of[t] = len(masks)
+            masks.append(unpacked(steps.masks[position], policy.n_arms))
+    log = SlateSteps(
+        some,
+        contexts,
+        np.array([event.slate.asked for event in events]),
+        np.array([len(event.slate.arms) for event in events]),
+        np.array([event.is_first for event in events]),
+        np.array(starts),
+        arms.astype(np.int64),
+        np.ascontiguousarray(propensities),
+        np.ascontiguousarray(rewards),
+        mask_of,
+        np.stack(masks) if masks else np.empty((0, 0), dtype=np.bool_),
+        np.zeros(stop - start),
+    )
+    try:
+        archive.follow_slates(policy, log)
+    finally:
+        drawn[start:stop] = log.drawn
+    return True
+
+
+def _follow_slate(
+    policy: BasePolicy, steps: Steps, t: int, action: int, to_unit: Callable[[Any], Any], drawn: Vector
+) -> None:
     """Repeat one step of a slate; a DRAWN one has its own propensity if all are the same, otherwise -1."""
-    position, context, action = int(steps.position[t]), int(steps.context[t]), steps.actions[t]
+    position, context = int(steps.position[t]), int(steps.context[t])
     event = steps.slates[position]
     asked, arms, propensities = event.slate
     decision, described = SlateDecision(context, arms, propensities, cast(Vector, None)), {}

@@ -62,6 +62,14 @@ class SlateEvent(NamedTuple):
         found = zip(self.slate.arms, self.rewards.tolist(), strict=True)
         return [(arm, reward) for arm, reward in found if not math.isnan(reward)]
 
+    def about(self, *, paid: bool, unpaid: bool) -> list[tuple[int, float, float]]:
+        """The arms, their probabilities and rewards; only those with a reward, or only those without one before."""
+        rewards = [math.nan] * len(self.slate.arms) if self.rewards is None else self.rewards.tolist()
+        found = list(zip(self.slate.arms, self.slate.propensities, rewards, strict=True))
+        if paid:
+            return [each for each in found if not math.isnan(each[2])]
+        return [found[slot] for slot in self.unpaid] if unpaid else found
+
     @property
     def is_first(self) -> bool:
         """Whether no reward had arrived before."""
