@@ -230,7 +230,10 @@ def simulate_against(
 
 def _trace(policy: Policy, stream: Stream, seed: int | None, played: Played, log: Log | None) -> Trace:
     rounds = np.minimum(np.arange(1, len(played.records) + 1) * played.every, stream.n_rounds)
-    return Trace(policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log, tuple(played.periods))
+    periods = tuple(played.periods)
+    return Trace(
+        policy.name, policy.feedback, seed, rounds, played.records, played.pulls, log, periods, played.of_contexts
+    )
 
 
 def _log(stream: Stream, played: Played, shown: Indices | None) -> Log:
@@ -382,6 +385,7 @@ class Played:
     """The record of a run: see `Trace`."""
 
     earned: Vector
+    of_contexts: Vector
     pulls: NDArray[np.int64]
     records: Matrix
     every: int
@@ -397,6 +401,7 @@ class Played:
         cls,
         n_rounds: int,
         n_arms: int,
+        n_contexts: int,
         every: int,
         *,
         keep: bool = False,
@@ -408,6 +413,7 @@ class Played:
         n_kept = n_rows if keep else 0
         return cls(
             np.ones(n_arms),
+            np.zeros(n_contexts),
             np.zeros(n_arms, dtype=np.int64),
             np.empty((-(-n_rounds // every), n_arms)),
             every,
@@ -424,7 +430,9 @@ class Played:
         first = (done + 1) * self.every - 1 - start
         rows = slice(start, stop) if self.first_rows is None else slice(*self.first_rows[[start, stop]].tolist())
         arms, propensities = self.arms[rows], self.propensities[rows]
-        return Book(self.earned, self.pulls, arms, propensities, first, self.every, self.records[done:])
+        return Book(
+            self.earned, self.of_contexts, self.pulls, arms, propensities, first, self.every, self.records[done:]
+        )
 
     def close_period(self, policy: Policy, last: int) -> None:
         """Add the period that ends before round `last`."""
@@ -455,7 +463,9 @@ def over_stream(
 
     With `available` or `exposures`, rounds are played step by step.
     """
-    played = Played.blank(stream.n_rounds, stream.n_arms, every, keep=keep, shown=shown, exposures=exposures)
+    played = Played.blank(
+        stream.n_rounds, stream.n_arms, stream.n_contexts, every, keep=keep, shown=shown, exposures=exposures
+    )
     boundaries = () if period is None else range(period, stream.n_rounds, period)
     arms_change = bool(stream.epochs) or bool(boundaries)  # `grow`, `retire` or `new_period` may raise
     with _all_or_nothing(policy) if arms_change else nullcontext():
@@ -555,7 +565,7 @@ def against(
     """Play all rounds of an adversary; what was written down, and the stream that the adversary made of them."""
     given = adversary.stream
     n_rounds, n_arms = given.n_rounds, given.n_arms
-    played = Played.blank(n_rounds, n_arms, every)
+    played = Played.blank(n_rounds, n_arms, given.n_contexts, every)
     items, table = np.arange(n_rounds, dtype=np.int32), np.empty((n_rounds, n_arms))
     kind, state = ADVERSARIES.index(adversary.kind), first_state(given.reward_table)
     uniforms = generator.random(n_rounds)
@@ -620,13 +630,17 @@ def _book_slate(policy: Policy, played: Played, t: int, decision: SlateDecision,
     played.pulls[arms] += 1
     if policy.feedback is Feedback.FULL:
         seen: Any = rewards
-        played.earned[: policy.n_arms] += decision.probabilities * rewards
+        gained = decision.probabilities * rewards
+        played.earned[: policy.n_arms] += gained
+        played.of_contexts[decision.context] += sum(gained.tolist())  # in the order of compiled runs
     else:
         paid = rewards[arms]
         if decision.exposures is not None:
             paid = paid * decision.exposures
         seen = paid.tolist()
         played.earned[arms] += paid
+        for each in seen:
+            played.of_contexts[decision.context] += each
     if len(played.arms) and played.first_rows is not None:
         rows = played.first_rows[t] + np.arange(len(arms))
         played.arms[rows], played.propensities[rows] = arms, decision.propensities
@@ -680,10 +694,13 @@ def _book(policy: Policy, played: Played, t: int, decision: Decision, rewards: V
     played.pulls[decision.arm] += 1
     if policy.feedback is Feedback.FULL:
         shown: Any = rewards
-        played.earned[: policy.n_arms] += decision.probabilities * rewards
+        gained = np.asarray(decision.probabilities) * rewards
+        played.earned[: policy.n_arms] += gained
+        played.of_contexts[decision.context] += sum(gained.tolist())  # in the order of compiled runs
     else:
         shown = float(rewards[decision.arm])
         played.earned[decision.arm] += shown
+        played.of_contexts[decision.context] += shown
     if len(played.arms):
         played.arms[t], played.propensities[t] = decision.arm, decision.propensity
     if (t + 1) % played.every == 0:
@@ -891,7 +908,7 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
     refuse_slates(log)
     refuse_unknown_propensities(log)
     features = matching_features(policy, "log", log.features, log.n_arms)
-    played = Played.blank(log.n_rounds, log.n_arms, log.n_rounds)
+    played = Played.blank(log.n_rounds, log.n_arms, log.n_contexts, log.n_rounds)
     uniforms = generator.random(log.n_rounds)
     if has_whole_runs(policy) and features is None:
         ours = cast(BasePolicy, policy)
@@ -911,6 +928,7 @@ def over_matches(policy: Policy, log: Log, generator: np.random.Generator) -> tu
             decision = policy.choose(context, rng=replay, **shown, **_masked(log.available, t))
             if decision.arm == arm:
                 played.earned[arm] += reward
+                played.of_contexts[context] += reward
                 played.pulls[arm] += 1
                 policy.update(decision, reward)
                 matched += 1

@@ -495,6 +495,22 @@ def test_eta_of_the_promise() -> None:
 # whole runs, logs and changes
 
 
+@pytest.mark.parametrize("delay", [None, 3])
+@pytest.mark.parametrize("kind", OWN)
+def test_a_run_has_the_rewards_of_contexts(kind: str, delay: int | None) -> None:
+    made, own = OWN[kind]
+    rng = np.random.default_rng(0)
+    stream = Stream.from_arrays(rng.integers(0, 3, 60), rng.random((60, 4)))
+    policies = [made(3, 4, alpha=1.0, context_weight=0.25, **own) for _ in range(2)]
+    one, two = (
+        simulate(policy, stream, seed=1, delay=delay, compiled=compiled)
+        for policy, compiled in zip(policies, (True, False), strict=True)
+    )
+    assert one.context_rewards.tolist() == two.context_rewards.tolist()
+    assert one.context_rewards.sum() == pytest.approx((one.final - 1.0).sum())
+    assert policies[0].context_accounts == pytest.approx(1.0 + one.context_rewards)
+
+
 def test_late_rewards_of_retired_arms_are_paid_to_the_context() -> None:
     policy = AlphaFair(2, 3, alpha=1.0, context_weight=0.5, seed=0)
     policy.update(policy.choose(0), [0.2, 0.4, 0.6])

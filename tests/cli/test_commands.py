@@ -212,6 +212,20 @@ def test_simulate_measures_welfare_from_alpha_1_on(alpha: str, tmp_path: Path) -
     assert row(numbers, "independent-alpha-fair", "full")["welfare"] > 1.0
 
 
+def test_simulate_is_fair_to_contexts_too(tmp_path: Path) -> None:
+    sizes = ("--rounds", "60", "--contexts", "3", "--arms", "3", "--alpha", "1")
+    sides = ("--context-weight", "0.25", "--context-share", "0.6", "--output", str(tmp_path))
+    shown = run("simulate", *sizes, *sides, "--policy", "alpha-fair-adaptive", "--policy", "uniform").stdout
+    assert "uniform (full): worst context " in shown
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["context_weight"], results["context_share"]) == (0.25, 0.6)
+    assert [each["policy"] for each in results["context_shares"]] == ["alpha-fair-adaptive"] * 2 + ["uniform"]
+    assert all(0.0 < each["worst"] <= each["tenth"] for each in results["context_shares"])
+    refused = run("simulate", "--context-share", "1")
+    assert refused.exit_code != 0
+    assert "Pass alpha=0 to serve every context its best." in refused.stderr
+
+
 @pytest.mark.parametrize("alpha", [0.5, 2.0])
 def test_simulate_with_periods_compares_every_period_with_its_own_optimum(alpha: float, tmp_path: Path) -> None:
     stream, chosen = streams.ratings(3000, 5, 4, seed=7), ["--policy", "alpha-fair", "--policy", "uniform"]

@@ -97,6 +97,13 @@ def command(
     carry: Annotated[
         float | None, typer.Option(metavar="X", help="The part of every account that a new period keeps; default: 0.5.")
     ] = None,
+    context_weight: Annotated[
+        float, typer.Option(metavar="X", help="The weight of contexts beside arms, in [0, 1), where a policy takes it.")
+    ] = 0.0,
+    context_share: Annotated[
+        float,
+        typer.Option(metavar="X", help="The part of its best arm promised to every context, where a policy takes it."),
+    ] = 0.0,
     groups_file: GroupsFile = None,
     pull_floor: PullFloor = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", help="The seed of the stream and of the policies' draws.")] = 0,
@@ -143,6 +150,11 @@ def command(
     carry = validate.number("--carry", 0.5 if carry is None else carry, low=0.0, high=1.0)
     if record_every is not None:
         validate.integer("--record-every", record_every, low=1)
+    sides = {
+        "context_weight": validate.context_weight(context_weight),
+        "context_share": validate.context_share(context_share),
+    }
+    sides = {name: value for name, value in sides.items() if value > 0.0}
     _refuse_misplaced(ctx, data, stream)
     if data is None:
         played = make_stream(stream, **sizes, seed=seed)
@@ -154,7 +166,7 @@ def command(
     made: list[Policy] = []
     for kind in kinds:
         try:
-            made += variants(kind, played, alpha, groups)
+            made += variants(kind, played, alpha, groups, sides)
         except InvalidArgument as error:
             if policy or error.argument != "alpha":
                 raise
@@ -173,11 +185,13 @@ def command(
         "seed": seed,
         **({} if k is None else {"k": k}),
         **({} if period is None else {"period": period, "carry": carry}),
+        **sides,
         **group_settings(groups),
         "hindsight": scores,
         "policies": [measure(trace, alpha, scores, groups) for trace in traces],
         "certificates": list(certificates(policies, traces, played, alpha, groups, scores, shown)),
         "bounds_in_expectation": [],
+        **({"context_shares": [of_contexts(trace, played) for trace in traces]} if sides else {}),
     }
     if alpha < 1.0 and period is None:
         results["bounds_in_expectation"] = list(bounds_in_expectation(policies, alpha, groups, scores))
@@ -192,6 +206,9 @@ def command(
         typer.echo(text)
         return
     _report(results)
+    for each in results.get("context_shares", ()):
+        named = f"{each['policy']} ({each['feedback']})"
+        typer.echo(f"{named}: worst context {each['worst']:.0%} of its best, a tenth below {each['tenth']:.0%}")
     typer.echo(saved)
 
 
@@ -250,7 +267,22 @@ def make_stream(name: str, *, rounds: int, contexts: int, arms: int, seed: int) 
     return maker(**accepted(maker, offered))
 
 
-def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups) -> Iterator[Policy]:
+def of_contexts(trace: Trace, stream: Stream) -> dict[str, Any]:
+    """What part of the rewards of its best arm contexts got: the worst served, and a tenth of all rounds."""
+    import numpy as np
+
+    from alphafair import metrics
+    from alphafair.offline import context_reward_totals
+
+    shares = metrics.context_shares(trace.context_rewards, context_reward_totals(stream))
+    rounds = np.bincount(stream.contexts, minlength=stream.n_contexts)
+    found = {part: float(metrics.context_share_at(shares, rounds, part)) for part in (0.0, 0.1)}
+    return {"policy": trace.policy, "feedback": str(trace.feedback), "worst": found[0.0], "tenth": found[0.1]}
+
+
+def variants(
+    kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups, sides: Mapping[str, float]
+) -> Iterator[Policy]:
     """The policy for a stream, with every setting that its constructor accepts and the stream determines.
 
     A policy that supports both kinds of feedback is made for both if it learns, and otherwise for full information
@@ -260,7 +292,7 @@ def variants(kind: type[Policy], stream: Stream, alpha: float, groups: ArmGroups
     from alphafair.cli.check import make
     from alphafair.run import accepted, known_settings
 
-    settings = known_settings(kind, stream, alpha)
+    settings = known_settings(kind, stream, alpha) | accepted(kind, sides)
     if not groups.is_default:
         settings |= accepted(kind, {"groups": Groups.of(groups)})
     choices: list[dict[str, Any]] = [{"feedback": feedback.value} for feedback in kind.traits.feedbacks] or [{}]

@@ -53,12 +53,14 @@ class Rounds(NamedTuple):
 class Book(NamedTuple):
     """The record of a run.
 
-    `earned` is increased by x r (full information: expected) or by r of the pulled arm (bandit: realized). `arms` and
+    `earned` is increased by x r (full information: expected) or by r of the pulled arm (bandit: realized), and
+    `of_contexts` by their sum. `arms` and
     `propensities` hold decisions, up to their length. `records` gets a copy of `earned` after round `first_record`,
     counted from 0 in this call, and every `record_every` rounds from there.
     """
 
     earned: Any
+    of_contexts: Any
     pulls: Any
     arms: Any
     propensities: Any
@@ -225,9 +227,13 @@ def _play_full(memory, rounds, book, kind, state):
         arm, propensity = draw(memory, context, rounds.uniforms[t], probabilities)
         _check_drawn(propensity)
         react(kind, state, context, probabilities, rounds.reward_table, item)
+        paid = 0.0
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
-            book.earned[i] += probabilities[i] * rewards[i]
+            gained = probabilities[i] * rewards[i]
+            book.earned[i] += gained
+            paid += gained
+        book.of_contexts[context] += paid
         learn(memory, context, probabilities, rewards)
         _record(t, arm, propensity, book)
 
@@ -243,6 +249,7 @@ def _play_bandit(memory, rounds, book, kind, state):
         react(kind, state, context, probabilities, rounds.reward_table, item)
         reward = rounds.reward_table[item, arm]
         book.earned[arm] += reward
+        book.of_contexts[context] += reward
         learn(memory, context, arm, propensity, reward)
         _record(t, arm, propensity, book)
 
@@ -270,9 +277,13 @@ def _late_full(memory, rounds, book, delays, start, stop):
         arm, propensity = draw(memory, context, rounds.uniforms[t - start], probabilities)
         _check_drawn(propensity)
         slot = _slot(delays, t)
+        paid = 0.0
         for i in range(n):
             delays.waiting[slot, i] = probabilities[i]
-            book.earned[i] += probabilities[i] * rounds.reward_table[item, i]
+            gained = probabilities[i] * rounds.reward_table[item, i]
+            book.earned[i] += gained
+            paid += gained
+        book.of_contexts[context] += paid
         _record(t - start, arm, propensity, book)
 
 
@@ -297,6 +308,7 @@ def _late_bandit(memory, rounds, book, delays, start, stop):
         arm, propensity = draw(memory, context, rounds.uniforms[t - start], probabilities)
         _check_drawn(propensity)
         book.earned[arm] += rounds.reward_table[item, arm]
+        book.of_contexts[context] += rounds.reward_table[item, arm]
         expect(memory, context, arm)
         slot = _slot(delays, t)
         delays.waiting[slot, ARM], delays.waiting[slot, PROPENSITY] = arm, propensity
@@ -363,6 +375,7 @@ def _match_bandit(memory, contexts, arms, rewards, uniforms, sets, of_sets, book
         _check_drawn(propensity)
         if arm == arms[t]:
             book.earned[arm] += rewards[t]
+            book.of_contexts[context] += rewards[t]
             learn(memory, context, arm, propensity, rewards[t])
             _record(matched, arm, propensity, book)
             matched += 1

@@ -100,9 +100,13 @@ def _play_full(memory, rounds, shown, first_rows, book, kind, state):
         else:
             _check_shown(draw_slate(memory, context, k, rounds.uniforms[t], probabilities, slate), k)
         react(kind, state, context, probabilities, rounds.reward_table, item)
+        paid = 0.0
         for i in range(n):
             rewards[i] = rounds.reward_table[item, i]
-            book.earned[i] += probabilities[i] * rewards[i]
+            gained = probabilities[i] * rewards[i]
+            book.earned[i] += gained
+            paid += gained
+        book.of_contexts[context] += paid
         if k == 1:
             learn(memory, context, probabilities, rewards)
         else:
@@ -129,6 +133,7 @@ def _play_bandit(memory, rounds, shown, first_rows, book, kind, state):
             propensities[slot] = probabilities[arms[slot]]
             rewards[slot] = rounds.reward_table[item, arms[slot]]
             book.earned[arms[slot]] += rewards[slot]
+            book.of_contexts[context] += rewards[slot]
         if k == 1:
             learn(memory, context, arms[0], propensities[0], rewards[0])
         else:

@@ -174,7 +174,8 @@ class Trace:
     """The record of a run: R at the recorded rounds (initial 1 included) and the number of pulls of each arm.
 
     `log` has every decision with its reward, if `simulate` was called with `log=True`; `periods` has an entry per
-    period, if it was called with `period`. Accounts count from the first round.
+    period, if it was called with `period`. Accounts count from the first round. `context_rewards` are the rewards in
+    every context: expected with full information, realized with bandit feedback.
     """
 
     policy: str
@@ -185,6 +186,7 @@ class Trace:
     pulls: NDArray[np.int64]
     log: Log | None = None
     periods: tuple[Period, ...] = ()
+    context_rewards: Vector = field(default_factory=lambda: np.empty(0))
 
     @property
     def final(self) -> Vector:
