@@ -32,6 +32,8 @@ export interface NewExperiment {
   carry?: number;
   /** Features of every decision by name: "number", "number?" if it may be missing, or a list of labels, in which "*" stands for all others. */
   features?: Record<string, string | string[]>;
+  /** Features of every decision by name: "number", "number?" if it may be missing, or a list of labels, in which "*" stands for all others. */
+  arm_features?: Record<string, string | string[]>;
   /** Who decides: the policy, the incumbent, or the policy for a share of the units. */
   mode?: "live" | "share" | "watch";
   /** The part of units that the policy decides for. */
@@ -52,7 +54,7 @@ export interface GroupsOfArms {
   pull_floor?: number | Record<string, number> | null;
 }
 
-/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `mode` says who decides. `sides` compares the policy's decisions with those of others since the last change of mode, share or salt; it is null before the first mode or observation. `share_seen` is the policy's part of the decisions in mode `share`. `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. With a `context_share` every context is promised that part of the rewards of its best arm: `largest_context_debt` is what is missing, and at most `context_share_bound` with full information. With bandit feedback the promise is a target: the debt is computed from predictions, and the bound is null. */
+/** The current state of an experiment. `decisions` is the sum of `rewards` (received), `defaulted` (got the default reward when their waiting time ended), `expired` (closed without a reward then), `lapsed` (deferred, and not activated before then), `rolled_back` (closed by a rollback) and `pending` (waiting for a reward or an activation). `position` is that of its last event, which a rollback takes. `cumulative_rewards` is the sum of each arm's rewards in the units of `reward_range`. `accounts` is 1 plus the rewards mapped to [0, 1], for every group or arm; fairness is measured on it. `welfare` is the power mean of the accounts, which `alpha` maximizes. Without accounts `jain_index` is that of `cumulative_rewards`. `alpha` is a number or the string "inf". `mode` says who decides. `sides` compares the policy's decisions with those of others since the last change of mode, share or salt; it is null before the first mode or observation. `share_seen` is the policy's part of the decisions in mode `share`. `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every period, the current one last, and is empty if there was never more than one. `features` are those of every decision, as declared, or null. `arm_features` are those of arms, and `features_by_arm` their values, null for an arm that lacks a required one. With a `context_share` every context is promised that part of the rewards of its best arm: `largest_context_debt` is what is missing, and at most `context_share_bound` with full information. With bandit feedback the promise is a target: the debt is computed from predictions, and the bound is null. */
 export interface ExperimentAnswer {
   name: string;
   policy: string;
@@ -92,6 +94,8 @@ export interface ExperimentAnswer {
   carry: number;
   periods: PeriodStatus[];
   features: Record<string, string | string[]> | null;
+  arm_features: Record<string, string | string[]> | null;
+  features_by_arm: Record<string, Record<string, number | string | null> | null> | null;
   mode: "live" | "share" | "watch";
   share: number | null;
   sides: SideStatus[] | null;
@@ -144,7 +148,7 @@ export interface AgainstPolicy {
   jain_index: Interval;
 }
 
-/** One change of a running experiment: exactly one field. But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or `new_period`. */
+/** One change of a running experiment: exactly one field. But `group`, `entitlement` and `features` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or `new_period`. */
 export interface ChangeRequest {
   /** 0: the largest sum of rewards; 1: proportional fairness; the string inf: the largest minimum. */
   alpha?: number | "inf";
@@ -154,6 +158,8 @@ export interface ChangeRequest {
   group?: string;
   /** What a new group is entitled to. */
   entitlement?: number;
+  /** The features of the added arm. */
+  features?: Record<string, unknown>;
   /** Never draw this arm again. */
   retire_arm?: string;
   /** Do not draw this arm until it is unmasked. */
@@ -197,6 +203,8 @@ export interface ChangedTerms {
   reward_wait?: number | null;
   /** The reward of a decision whose waiting time has ended. */
   default_reward?: number | null;
+  /** Features by arm and name; other arms stay. */
+  arm_features?: Record<string, Record<string, unknown>> | null;
 }
 
 /** The query of a request that erases a context. */

@@ -126,6 +126,37 @@ def test_the_story_of_a_decision(shop: Running) -> None:
     assert live["experiment"]["features"] == DECLARED
 
 
+def test_features_of_arms(shop: Running) -> None:
+    body = {"name": "ads", "arms": ARMS, "arm_features": {"price": "number", "new": "number?"}}
+    made = shop.post("", body)
+    assert (made.status_code, made.json()["arm_features"]) == (201, body["arm_features"])
+    refused = shop.post("/ads/decisions", {"context": "v"})
+    assert (refused.status_code, error(refused)["code"], error(refused)["argument"]) == (
+        *(422, "bad_features", "arm_features"),
+    )
+    values = {arm: {"price": k} for k, arm in enumerate(ARMS)}
+    assert shop.http.patch("/v1/experiments/ads", json={"terms": {"arm_features": values}}).status_code == 200
+    assert shop.post("/ads/decisions", {"context": "v", "id": "of arms"}).status_code == 200
+    story = shop.http.get("/experiments/ads/decision.json?id=of%20arms").json()
+    assert story["features"] is None
+    story = wait_for(
+        lambda: shop.http.get("/experiments/ads/decision.json?id=of%20arms").json(),
+        lambda found: found["probabilities_status"] != "computing",
+        120.0,
+    )
+    assert story["probabilities_status"] == "recomputed", story["probabilities_sentence"]
+    with Client(shop.url) as client:
+        with pytest.raises(ServiceError, match=r"arm_features\.price"):
+            client.add_arm("ads", "new")
+        answer = client.add_arm("ads", "new", features={"price": np.float64(3.5)})
+        assert answer.features_by_arm is not None
+        assert answer.features_by_arm["new"] == {"price": 3.5, "new": None}
+        answer = client.set_terms("ads", arm_features={"new": {"price": 4, "new": True}})
+        assert answer.features_by_arm is not None
+        assert answer.features_by_arm["new"] == {"price": 4.0, "new": 1.0}
+        client.decide("ads", "v")
+
+
 def test_it_is_described(shop: Running) -> None:
     schemas = shop.http.get("/openapi.json").json()["components"]["schemas"]
     assert "features" in schemas["DecisionRequest"]["properties"]

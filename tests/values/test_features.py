@@ -94,7 +94,7 @@ def test_values_come_back_and_columns_are_those_of_the_table(case: tuple[dict[st
     [
         ({"agee": 1.0}, "features.agee", "left out: declared are 'age', 'visits', 'segment', 'device'"),
         ({"age": None, "device": "desk"}, "features.age", "as declared (number)"),
-        ({"device": "desk"}, "features.age", "Every decision needs it"),
+        ({"device": "desk"}, "features.age", "It is required"),
         ({**GOOD, "age": "31"}, "features.age", "a finite number"),
         ({**GOOD, "age": math.nan}, "features.age", "finite"),
         ({**GOOD, "age": math.inf}, "features.age", "finite"),
@@ -107,7 +107,7 @@ def test_values_come_back_and_columns_are_those_of_the_table(case: tuple[dict[st
         ({"age": 31}, "features.device", "one of 'phone', 'desk'"),
         ({**GOOD, "device": ["desk"]}, "features.device", "one of 'phone', 'desk'"),
         ([31.0], "features", "an object from name to value"),
-        (None, "features.age", "Every decision needs it"),
+        (None, "features.age", "It is required"),
         ({**GOOD, "\ud800" * 50: 1}, "features." + "\\ud800" * 40, "left out"),
     ],
 )

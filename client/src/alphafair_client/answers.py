@@ -201,6 +201,8 @@ class Status:
     share: float | None
     sides: tuple[SideStatus, ...] | None  # the policy first; None before the first mode or observation
     share_seen: Interval | None  # the part of decisions that was the policy's, in mode "share"
+    arm_features: dict[str, str | list[str]] | None  # the same of arms
+    features_by_arm: dict[str, dict[str, float | str | None] | None] | None  # None for an arm that lacks required ones
     unhealthy: str | None  # what its policy failed at, and why; None while it works
 
 
@@ -217,6 +219,7 @@ class NewTerms(TypedDict, total=False):
     context_share: float | None
     reward_wait: float | None
     default_reward: float | None
+    arm_features: dict[str, dict[str, Any]] | None  # by arm and name; arms that are left out stay
 
 
 class ChangeRecord(NamedTuple):

@@ -207,6 +207,7 @@ class NewExperiment(Body):
     period_start: PeriodStart | UnsetType = UNSET
     carry: Carry | UnsetType = UNSET
     features: Features | UnsetType = UNSET
+    arm_features: Features | UnsetType = UNSET
     mode: Mode = "live"
     share: Share | None = None
     salt: Salt | None = None
@@ -252,19 +253,25 @@ class ChangedTerms(Body):
     ) = UNSET
     reward_wait: Wait | UnsetType | None = UNSET
     default_reward: DefaultReward | UnsetType | None = UNSET
+    arm_features: (
+        Annotated[dict[Label, dict[str, Any]], Meta(description="Features by arm and name; other arms stay.")]
+        | UnsetType
+        | None
+    ) = UNSET
 
 
 class ChangeRequest(Body):
     """One change of a running experiment: exactly one field.
 
-    But `group` and `entitlement` go with `add_arm`, `period_start` with `period`, and `carry` with `period` or
-    `new_period`.
+    But `group`, `entitlement` and `features` go with `add_arm`, `period_start` with `period`, and `carry` with `period`
+    or `new_period`.
     """
 
     alpha: Alpha | UnsetType = UNSET
     add_arm: Annotated[Label, Meta(description="Add this arm.")] | UnsetType = UNSET
     group: Annotated[Label, Meta(description="The group of the added arm.")] | UnsetType = UNSET
     entitlement: Annotated[float, Meta(description="What a new group is entitled to.")] | UnsetType = UNSET
+    features: Annotated[dict[str, Any], Meta(description="The features of the added arm.")] | UnsetType = UNSET
     retire_arm: Annotated[Label, Meta(description="Never draw this arm again.")] | UnsetType = UNSET
     mask_arm: Annotated[Label, Meta(description="Do not draw this arm until it is unmasked.")] | UnsetType = UNSET
     unmask_arm: Annotated[Label, Meta(description="Draw this arm again.")] | UnsetType = UNSET
@@ -416,7 +423,8 @@ class ExperimentAnswer(Struct):
     `alpha_performance` is null where it is not finite, as for "inf". `groups` is null if every arm is a group of
     its own. `unhealthy` is null, or why the policy failed. `period` is in seconds; `periods` has the books of every
     period, the current one last, and is empty if there was never more than one. `features` are those of every
-    decision, as declared, or null. With a `context_share` every context is promised that part of the rewards of its
+    decision, as declared, or null. `arm_features` are those of arms, and `features_by_arm` their values, null for an
+    arm that lacks a required one. With a `context_share` every context is promised that part of the rewards of its
     best arm: `largest_context_debt` is what is missing, and at most `context_share_bound` with full information. With
     bandit feedback the promise is a target: the debt is computed from predictions, and the bound is null.
     """
@@ -458,6 +466,8 @@ class ExperimentAnswer(Struct):
     carry: float
     periods: list[PeriodStatus]
     features: dict[str, str | list[str]] | None
+    arm_features: dict[str, str | list[str]] | None
+    features_by_arm: dict[str, dict[str, float | str | None] | None] | None
     mode: Literal["live", "watch", "share"]
     share: float | None
     sides: list[SideStatus] | None

@@ -305,10 +305,15 @@ class _Calls(_Settings):
         *,
         group: str | None = None,
         entitlement: float | None = None,
+        features: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Call[ExperimentAnswer]:
-        """Add an arm; where arms have groups, pass its `group`, and for a new group its `entitlement`."""
-        options = {"group": group, "entitlement": entitlement}
+        """Add an arm, with its `group` where arms have groups, and its `features` where they have features.
+
+        A new group may have an `entitlement`.
+        """
+        described = None if features is None else _features(features)
+        options: dict[str, Any] = {"group": group, "entitlement": entitlement, "features": described}
         given = {key: value for key, value in options.items() if value is not None}
         return self._change(name, timeout, add_arm=arm, **given)
 

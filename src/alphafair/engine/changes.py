@@ -62,7 +62,13 @@ class ChangeKind:
 
 
 def _arrival(
-    experiment: Experiment, now: int, arm: Any, account: Any, group: Any = None, entitlement: Any = None
+    experiment: Experiment,
+    now: int,
+    arm: Any,
+    account: Any,
+    group: Any = None,
+    entitlement: Any = None,
+    features: Any = None,
 ) -> Fields:
     checked_label("arm", arm)
     validate.account(account)
@@ -77,7 +83,13 @@ def _arrival(
     if entitlement is not None and group in groups.values():
         repair = "The group keeps its entitlement."
         raise RequestError("bad_request", "entitlement", "left out for an existing group", entitlement, repair)
-    body = {"arm": arm, "account": account, "group": group, "entitlement": entitlement}
+    described = None
+    if experiment.arm_values is not None:
+        described = experiment.arm_values.schema.values(experiment.arm_values.stored(features))
+    elif features is not None:
+        repair = "Declare arm_features when you create an experiment."
+        raise RequestError("bad_features", "features", "left out: arms have no features", features, repair)
+    body = {"arm": arm, "account": account, "group": group, "entitlement": entitlement, "features": described}
     return {key: value for key, value in body.items() if value is not None}
 
 
@@ -88,6 +100,8 @@ def _add_arm(experiment: Experiment, change: Change, body: Fields) -> None:
     experiment.summary.add_arm()
     experiment.playable_since.append(change.at)
     experiment.added_at.append(change.at)
+    if experiment.arm_values is not None:
+        experiment.arm_values.add_arm(change.position, body.get("features"))
 
 
 def _grow(policy: BasePolicy, body: Fields) -> None:

@@ -243,7 +243,7 @@ class RequestHandler:
         if unit is not None or experiment.has_sides or part.sources:
             place = place_of(label if unit is None else checked_label("unit", unit), experiment.salt)
         described = columns = None
-        if features is not None or experiment.schema is not None:
+        if features is not None or experiment.has_features:
             described, columns = experiment.described(features)
         if place is not None and shown_by_incumbent is not None and not experiment.settings.is_ours(place.u):
             self._check_source(experiment, part, INCUMBENT)
@@ -312,7 +312,7 @@ class RequestHandler:
         part = batch.part(experiment)
         self._check_source(experiment, part, source)
         described = None
-        if features is not None or experiment.schema is not None:
+        if features is not None or experiment.has_features:
             described, _ = experiment.described(features)
         number, grown = self._context(experiment, part, label)
         # nothing is refused from here on

@@ -362,6 +362,7 @@ class Engine:
         period_start: str | datetime | None = None,
         carry: float = DEFAULT_CARRY,
         features: Mapping[str, Any] | None = None,
+        arm_features: Mapping[str, Any] | None = None,
         mode: str = "live",
         share: float | None = None,
         salt: str | None = None,
@@ -381,7 +382,8 @@ class Engine:
         offset), by default from the creation on.
 
         `features` of every decision, by name: "number", "number?" if it may be missing, or a list of 2 to 50 labels, in
-        which "*" stands for all others. They stay as they are declared here.
+        which "*" stands for all others. They stay as they are declared here. `arm_features` declares features of arms
+        instead; their values are terms, see `set_terms`, and every live arm needs those that are required.
 
         In `mode` "live" the policy decides. In "watch" the incumbent does, whose arm is passed to `decide`: it is
         recorded, and the policy learns from it. In "share" the policy decides for a `share` of the units, in (0, 1),
@@ -395,6 +397,7 @@ class Engine:
             "reward_wait": reward_wait,
             "default_reward": default_reward,
             "features": features,
+            "features_of_arms": arm_features,
             "mode": mode,
             "share": share,
             "salt": salt,
@@ -438,12 +441,14 @@ class Engine:
         *,
         group: str | None = None,
         entitlement: float | None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> None:
         """Add an arm, which starts with the least account of the live arms (or "fresh", or a number): see `grow`.
 
-        Where arms have groups, pass its `group`; an `entitlement` is that of a new group.
+        Where arms have groups, pass its `group`; an `entitlement` is that of a new group. Where they have features,
+        pass them by name.
         """
-        self._change(name, "add_arm", arm, account, group, entitlement)
+        self._change(name, "add_arm", arm, account, group, entitlement, features)
 
     def retire_arm(self, name: str, arm: str) -> None:
         """Never draw an arm again; its late rewards still count."""
@@ -489,7 +494,8 @@ class Engine:
 
         `groups`, `entitlements` and `pull_floor` are those of `create`, by arm or group: what is left out of `groups`
         and `entitlements` stays. What was learned about rewards stays; see `Policy.set_groups` for the accounts.
-        `reward_wait` and `default_reward` hold for decisions that wait already. `mode`, `share` and `salt` say who
+        `reward_wait` and `default_reward` hold for decisions that wait already. `arm_features` are values by arm and
+        name, where an experiment declares them; arms that are left out keep theirs. `mode`, `share` and `salt` say who
         decides from now on: see `create`. The report of sides begins again with them.
         """
         self._change(name, "terms", terms)

@@ -27,7 +27,7 @@ class ProbabilitiesJob(Job):
     context: int
     available: tuple[bool, ...] | None  # by arm; None: all that are live
     k: int | None = None  # how many arms were asked for; None: one, without a slate
-    features: tuple[float, ...] | None = None  # as the policy gets them
+    features: tuple[Any, ...] | None = None  # numbers as the policy gets them; of arms, a tuple per arm
 
 
 @dataclass(frozen=True, kw_only=True)

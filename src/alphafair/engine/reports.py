@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,7 +223,6 @@ class Reports:
     def probabilities_job(self, story: DecisionStory) -> ProbabilitiesJob:
         """Return the distribution that a decision was drawn from, to be recomputed by another process."""
         row = story.row
-        columns = story.at_that_time.encoded_features(row.features or b"")
         return ProbabilitiesJob(
             address=self._writers.store.address,
             experiment=story.at_that_time.key,
@@ -232,7 +231,7 @@ class Reports:
             context=row.context,
             available=None if row.available is None else tuple(story.available.tolist()),
             k=None if row.slate is None else row.slate.asked,
-            features=None if columns is None else tuple(columns[0].tolist()),
+            features=_shown_features(story.at_that_time, row),
         )
 
 
@@ -306,7 +305,9 @@ def probabilities_of(experiment: Experiment, contexts: Sequence[int]) -> list[li
     found: list[list[float] | None] = []
     for context in contexts:
         try:
-            found.append(experiment.policy.probabilities(context, available=experiment.mask(None))[live].tolist())
+            mask, of_arms = experiment.mask(None), experiment.arm_values
+            shown: dict[str, Any] = {} if of_arms is None else {"features": of_arms.present({})}
+            found.append(experiment.policy.probabilities(context, available=mask, **shown)[live].tolist())
         except Exception:  # `status` tells what is wrong
             found.append(None)
     return found
@@ -383,6 +384,14 @@ def _values(experiment: Experiment, row: FoundRow) -> dict[str, float | str | No
     """Return the features of a decision by name."""
     stored = _vector(row.features)
     return None if stored is None or experiment.schema is None else experiment.schema.values(stored)
+
+
+def _shown_features(then: Experiment, row: FoundRow) -> tuple[Any, ...] | None:
+    """Return the features of a decision, or of arms at that time, as the policy got them."""
+    if then.arm_values is not None:
+        return tuple(map(tuple, then.arm_values.present({}).tolist()))
+    columns = then.encoded_features(row.features or b"")
+    return None if columns is None else tuple(columns[0].tolist())
 
 
 def _vector(blob: bytes | None) -> Vector | None:

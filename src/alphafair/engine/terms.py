@@ -157,6 +157,24 @@ def _set_groups(policy: BasePolicy, new: Fields) -> None:
     policy.set_groups(Groups(of_arms, numbers["entitlements"], numbers["pull_floor"]))
 
 
+# features of arms
+
+
+def _arm_features(experiment: Experiment, value: Any, new: Fields) -> dict[str, Any] | None:
+    """Return the features of some arms by label and name."""
+    known = experiment.arm_values
+    if known is None:
+        repair = "Declare arm_features when you create an experiment."
+        raise RequestError("bad_features", "arm_features", "left out: none are declared", value, repair)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        repair = f'Pass, for example, {{"{experiment.arms[0]}": {{"{known.schema.names[0]}": ...}}}}.'
+        raise RequestError("bad_features", "arm_features", "a mapping from arm to its features", value, repair)
+    numbers = [experiment.number_of(arm, "arm_features") for arm in value]
+    return {experiment.arms[k]: known.schema.values(known.stored(value[experiment.arms[k]])) for k in numbers}
+
+
 def _arms_by_label(experiment: Experiment, value: Any) -> Any:
     """Return a list in the order of arms as a mapping by arm."""
     return dict(zip(experiment.arms, value, strict=False)) if isinstance(value, list) else value
@@ -223,6 +241,10 @@ TERMS: Final = {  # checked in this order
         guarantee="As after late rewards. Decisions that wait already are settled by the new time, a shorter one many "
         "at once.",
     ),
+    "arm_features": Term(
+        check=_arm_features,
+        guarantee="Unchanged: features are known before the draw. They hold from the next decision on.",
+    ),
     "default_reward": Term(guarantee="As after rewards: the default is one. It holds for decisions that wait already."),
     "mode": Term(guarantee=f"{_OWN} The report of sides counts decisions from here on."),
     "share": Term(
@@ -256,6 +278,10 @@ def follow(experiment: Experiment, change: Change, body: Fields) -> None:
     """Let an experiment follow its new terms, apart from its policy."""
     of_settings = {name: value for name, value in body["set"].items() if name in settings.TERMS}
     experiment.settings = replace(experiment.settings, **of_settings)
+    if experiment.arm_values is not None and "arm_features" in body["set"]:
+        given = body["set"]["arm_features"]
+        values = None if given is None else {experiment.arm_numbers[arm]: each for arm, each in given.items()}
+        experiment.arm_values.set(change.position, values)
     if of_settings.keys() & {*OF_SIDES}:
         experiment.compare_sides(change.position)
 

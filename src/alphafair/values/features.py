@@ -151,7 +151,7 @@ class FeatureSchema:
         number = value if type(value) is float else _as_float(value)
         if abs(number) <= validate.ANY_FEATURE:  # not if it is NaN
             return number
-        repair = "Every decision needs it." if self.declared[name] == NUMBER else "Leave it out where it is missing."
+        repair = "It is required." if self.declared[name] == NUMBER else "Leave it out where it is missing."
         allowed = f"{A_NUMBER}, as declared ({self.declared[name]})"
         raise InvalidArgument(self._named(name), allowed, value, repair)
 

@@ -9,6 +9,7 @@ import operator
 import random
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from alphafair import validate
 from alphafair.algorithms import BasePolicy
 from alphafair.engine import changes
 from alphafair.engine.changes import alpha_of
+from alphafair.engine.state.arm_features import ArmValues
 from alphafair.engine.state.periods import Periods
 from alphafair.engine.state.settings import Settings
 from alphafair.engine.state.status import REPORTING, fairness_of
@@ -51,6 +53,10 @@ class Experiment:
         settings = self.settings = Settings.from_json(created.body)
         self.key, self.name = created.experiment, settings.name
         self.schema = settings.schema  # of the features of every decision
+        self.arm_values: ArmValues | None = None
+        if settings.features_of_arms is not None:
+            self.arm_values = ArmValues(settings.features_of_arms, len(settings.arms))
+        self.has_features = settings.features is not None or self.arm_values is not None
         self.arms = list(settings.arms)
         self.arm_numbers = {arm: number for number, arm in enumerate(self.arms)}
         self._playable: NDArray[np.bool_] | None = None  # by arm: neither retired nor masked; None: to be computed
@@ -234,7 +240,7 @@ class Experiment:
         """Let the policy learn from steps; `doing` describes them in case it fails."""
         if self.has_policy:
             try:
-                follow(self.policy, steps.for_policy, self.to_unit)
+                follow(self.policy, self.with_arm_features(steps.for_policy), self.to_unit)
             except Exception as problem:  # the events are on the disk, and other experiments have theirs to learn from
                 self.drop_policy(doing, problem)
 
@@ -265,10 +271,15 @@ class Experiment:
 
     # features
 
-    def described(self, values: Any) -> tuple[bytes, NDArray[np.float64]]:
-        """Return the features of a decision as the log keeps them, and as the policy gets them."""
+    def described(self, values: Any) -> tuple[bytes | None, NDArray[np.float64]]:
+        """Return the features of a decision as the log keeps them, and as the policy gets them.
+
+        The log keeps none with a decision if they are those of arms.
+        """
+        if self.arm_values is not None and values is None:
+            return None, self.arm_values.present({self.arm_numbers[arm]: arm for arm in self.live_arms})
         if self.schema is None:
-            repair = "Declare features when you create an experiment."
+            repair = "Declare them when you create an experiment; those of arms are terms."
             raise RequestError("bad_features", "features", "left out: none are declared", values, repair)
         try:
             stored = self.schema.stored(values)
@@ -281,6 +292,12 @@ class Experiment:
         if not stored or self.schema is None:
             return None
         return self.schema.encoded(np.frombuffer(stored, dtype="<f8").reshape(-1, len(self.schema.names)))
+
+    def with_arm_features(self, steps: Steps) -> Steps:
+        """Return steps with the features of arms that their decisions were made with, if there are any."""
+        if self.arm_values is None:
+            return steps
+        return replace(steps, features=self.arm_values.of_steps(steps.decision))
 
     # changes
 

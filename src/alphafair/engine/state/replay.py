@@ -520,7 +520,7 @@ class Replay:
             steps = steps.for_policy
             drawn = np.full(len(steps), np.nan)
             try:
-                follow(policy, steps, experiment.to_unit, drawn)
+                follow(policy, experiment.with_arm_features(steps), experiment.to_unit, drawn)
             except Exception:
                 self._check_drawn(experiment, steps, drawn, ~np.isnan(drawn))
                 raise

@@ -61,6 +61,7 @@ class Settings:
     n_contexts: int
     calendar: Mapping[str, Any]  # period, period_start and carry, as far as they were passed
     features: Mapping[str, Any] | None = None  # of every decision, by name: see `FeatureSchema`
+    features_of_arms: Mapping[str, Any] | None = None  # the same of arms, whose values are terms
     mode: str = "live"  # who decides: see `MODES`
     share: float | None = None  # the part of units that the policy decides for, in mode "share"
     salt: str | None = None  # of the hash of units; None: the name
@@ -85,13 +86,13 @@ class Settings:
         labels = [checked_label("arms", arm) for arm in validate.labels("arms", arms, 1)]
         named = [checked_label("contexts", label) for label in validate.labels("contexts", contexts, 0)]
         agreed = _agreed(terms)
-        fields = checked_period(*calendar)
+        fields, described = checked_period(*calendar), _feature_arguments(agreed)
         if start is not None:
-            ready = checked_start(start, policy, labels, named, of_policy, agreed["features"])
+            ready = checked_start(start, policy, labels, named, of_policy, described)
             policy, found = ready.name, dict(ready.settings)
         else:
             policy = DEFAULT_POLICY if policy is None else policy
-            found = checked_settings(policy, labels, of_policy, agreed["features"])
+            found = checked_settings(policy, labels, of_policy, described)
         if "alpha" in found:
             found["alpha"] = json_alpha(found["alpha"])
         settings = cls(
@@ -240,6 +241,24 @@ def _salt(value: Any, agreed: Mapping[str, Any]) -> str | None:
     return None if value is None else checked_label("salt", value)
 
 
+def _features_of_arms(value: Any, agreed: Mapping[str, Any]) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if agreed["features"] is not None:
+        repair = "Put what is known of arms into arms' groups, or use the library with features of your own."
+        raise RequestError("bad_request", "arm_features", "left out: there are features of contexts", value, repair)
+    declared = value if isinstance(value, FeatureSchema) else FeatureSchema(value, argument="arm_features")
+    return declared.as_json
+
+
+def _feature_arguments(agreed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a policy that follow from the declared features."""
+    for name, kind in {"features": "context", "features_of_arms": "arms"}.items():
+        if agreed[name] is not None:
+            return {"n_features": len(FeatureSchema(agreed[name]).columns), "features_of": kind}
+    return {}
+
+
 def _agreed(terms: Mapping[str, Any]) -> dict[str, Any]:
     """Check a value for every term."""
     agreed: dict[str, Any] = {}
@@ -253,6 +272,7 @@ TERMS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Any]]] = {  # by field
     "reward_wait": _wait,
     "default_reward": _default,
     "features": _features,
+    "features_of_arms": _features_of_arms,
     "mode": _mode,
     "share": _share,
     "salt": _salt,
@@ -288,7 +308,7 @@ def checked_period(period: Any, start: Any, carry: Any) -> dict[str, Any]:
 
 
 def checked_settings(
-    policy: Any, arms: Sequence[str], settings: Mapping[str, Any], features: Mapping[str, Any] | None = None
+    policy: Any, arms: Sequence[str], settings: Mapping[str, Any], features: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings of a registered policy, defaults included; refused where it cannot be created with them."""
     kind = POLICIES[validate.choice("policy", policy, POLICIES)]
@@ -303,7 +323,7 @@ def checked_start(
     arms: Sequence[str],
     contexts: Sequence[str],
     settings: Mapping[str, Any],
-    features: Mapping[str, Any] | None = None,
+    features: Mapping[str, Any],
 ) -> BasePolicy:
     """Return the policy of a state; refused where it passes no check of a new policy, or other arguments differ.
 
@@ -327,7 +347,7 @@ def checked_start(
         own = {name: value for name, value in ready.settings.items() if name not in NOT_SETTINGS}
         created = _created(type(ready), ready.n_contexts, arms, {**own, **settings}, features)
         if (created.n_features, created.feature_shape) != (ready.n_features, ready.feature_shape):
-            allowed = f"a state with {created.n_features} columns of features of the context"
+            allowed = f"a state with features of shape {created.feature_shape}"
             repair = "Declare those that it was made with: see alphafair.values.FeatureSchema."
             raise RequestError("bad_request", "start", allowed, f"shape {ready.feature_shape}", repair)
         differing = {
@@ -358,7 +378,7 @@ def _created(
     n_contexts: int,
     arms: Sequence[str],
     settings: Mapping[str, Any],
-    features: Mapping[str, Any] | None,
+    features: Mapping[str, Any],
 ) -> BasePolicy:
     """Create a policy; refused where it does not accept a setting, needs another one, or takes no features."""
     arguments = {name: value for name, value in settings.items() if value is not None}
@@ -376,14 +396,15 @@ def _created(
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in (*NOT_SETTINGS, *arguments):
             raise RequestError("bad_request", name, f"passed: {kind.name} requires it", None, f"Pass {name}=....")
-    if features is not None:
+    if features:
         _check_takes_features(kind)
-        arguments["n_features"] = len(FeatureSchema(features).columns)
+        arguments |= {name: value for name, value in features.items() if name in parameters}
     elif "n_features" in parameters and parameters["n_features"].default is inspect.Parameter.empty:
         example = 'Pass, for example, features={"age": "number"}.'
         raise RequestError("bad_request", "features", f"passed: {kind.name} requires them", None, example)
     created: BasePolicy = kind(n_contexts, len(arms), **arguments)
-    if created.n_features != arguments.get("n_features", 0):
+    shape = 2 if features.get("features_of") == "arms" else 1
+    if created.n_features != features.get("n_features", 0) or (features and len(created.feature_shape) != shape):
         repair = "Choose another policy."
         raise RequestError("bad_request", "policy", "one with the declared features", kind.name, repair)
     return created

@@ -58,11 +58,21 @@ def status_of(experiment: Experiment, max_contexts: int) -> Status:
         carry=periods.carry,
         periods=periods.all(experiment),
         features=None if experiment.schema is None else experiment.schema.as_json,
+        **_of_arms(experiment),
         mode=settings.mode,
         share=settings.share,
         **_of_sides(experiment),
         unhealthy=experiment.unhealthy,
     )
+
+
+def _of_arms(experiment: Experiment) -> dict[str, Any]:
+    """Return the declared features of arms, and their values by arm; None where arms have none."""
+    known = experiment.arm_values
+    if known is None:
+        return {"arm_features": None, "features_by_arm": None}
+    values = {arm: known.values(number) for arm, number in experiment.arm_numbers.items()}
+    return {"arm_features": known.schema.as_json, "features_by_arm": values}
 
 
 def _of_policy(experiment: Experiment) -> dict[str, Any]:

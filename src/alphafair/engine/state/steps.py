@@ -20,7 +20,16 @@ from alphafair.policy.base import BasePolicy
 from alphafair.policy.loops import DRAW, EXPECT, FORGO, LEARN, OBSERVE, LogSteps
 from alphafair.policy.slate_loops import SlateSteps
 from alphafair.run import has_whole_runs
-from alphafair.values import Decision, DescribedDecision, DescribedSlate, Feedback, Indices, SlateDecision, Vector
+from alphafair.values import (
+    Decision,
+    DescribedDecision,
+    DescribedSlate,
+    Feedback,
+    Indices,
+    Matrix,
+    SlateDecision,
+    Vector,
+)
 from alphafair.values.available import unpacked
 
 # kinds of steps: what settled a decision, by its place in SOURCES, and what else can happen to one
@@ -28,6 +37,7 @@ CLIENT, DEFAULT, EXPIRED, LAPSED, ROLLBACK = range(len(SOURCES))
 DECIDED, DEFERRED, ACTIVATED, DRAWN, PAID_PARTLY = range(
     len(SOURCES), len(SOURCES) + 5
 )  # the last: some arms of a slate
+MOST_NUMBERS = 1 << 22  # of the features of all arms that are in memory at once
 NOTHING = -1  # the action of a step that a policy does not learn from
 ACTIONS = np.array(  # by kind: of the policy's own decisions, and of others
     [
@@ -41,6 +51,25 @@ OWN = 0  # the number of the policy among those who decide
 NO_BUCKET = -1
 Row = tuple[int, int, int, int, float, float, int, int, int]  # the columns of `Steps` but times, in their order
 SOURCE_KINDS = {source: kind for kind, source in enumerate(SOURCES)}
+
+
+@dataclass(frozen=True)
+class ArmFeatures:
+    """The features of all arms at every step: some matrices, and the number of one of them per step."""
+
+    matrices: Sequence[Matrix]
+    of_steps: NDArray[np.int64]
+
+    def __getitem__(self, which: Any) -> ArmFeatures:
+        return ArmFeatures(self.matrices, self.of_steps[which])
+
+    def table(self, n_arms: int) -> NDArray[np.float64]:
+        """Return a matrix per step; arms that joined later have zeros."""
+        used, numbers = np.unique(self.of_steps, return_inverse=True)
+        found = np.zeros((len(used), n_arms, self.matrices[0].shape[1]))
+        for matrix, number in zip(found, used.tolist(), strict=True):
+            matrix[: len(self.matrices[number])] = self.matrices[number]
+        return found[numbers]
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +101,7 @@ class Steps:
     masks: Mapping[int, bytes] = field(default_factory=dict)
     full: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
     slates: Mapping[int, SlateEvent] = field(default_factory=dict)
-    features: NDArray[np.float64] | None = None
+    features: NDArray[np.float64] | ArmFeatures | None = None
 
     @classmethod
     def of(
@@ -193,6 +222,13 @@ def follow(
     drawn = np.zeros(len(steps)) if drawn is None else drawn
     if not len(steps):
         return drawn
+    if isinstance(steps.features, ArmFeatures):  # a matrix per step may be large: some steps at a time
+        size = max(1, MOST_NUMBERS // (policy.n_arms * policy.n_features))
+        for first in range(0, len(steps), size):
+            part = steps[first : first + size]
+            features = steps.features[first : first + size].table(policy.n_arms)
+            follow(policy, replace(part, features=features), to_unit, drawn[first : first + size])
+        return drawn
     if of_slates := steps.of_slates:
         first, others, actions = 0, replace(steps, slates={}), steps.actions
         for numbers in np.split(of_slates, np.flatnonzero(np.diff(of_slates) > 1) + 1):
@@ -309,7 +345,8 @@ def _follow_slate(
     position, context = int(steps.position[t]), int(steps.context[t])
     event = steps.slates[position]
     asked, arms, propensities = event.slate
-    decision, described = SlateDecision(context, arms, propensities, cast(Vector, None)), {}
+    decision = SlateDecision(context, arms, propensities, cast(Vector, None))
+    described: dict[str, Any] = {}
     if steps.features is not None:
         described = {"features": steps.features[t]}
         decision = DescribedSlate(*decision, **described)

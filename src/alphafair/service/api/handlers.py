@@ -83,6 +83,7 @@ MAX_FULL_ERRORS = 10  # of a batch; the others are short, so that the answer is 
 CHANGE_OPTIONS = {  # fields of `ChangeRequest` that are no change of their own, and the changes that they go with
     "group": ("add_arm",),
     "entitlement": ("add_arm",),
+    "features": ("add_arm",),
     "period_start": ("period",),
     "carry": ("period", "new_period"),
 }

@@ -28,7 +28,7 @@ export function actionsMenu(name, live) {
   const change = (body) => send("PATCH", routeOf(name), body);
   const known = () => live().experiment;
   return menu("Actions", () => {
-    const { paused, masked_arms: masked, alpha } = known();
+    const { paused, masked_arms: masked, alpha, arm_features: declared } = known();
     return [
       paused
         ? { text: "Resume", icon: "play", act: () => resume(name, change) }
@@ -38,6 +38,11 @@ export function actionsMenu(name, live) {
       { text: "Start a new period", icon: "calendar", act: () => newPeriod(known, change) },
       { text: "Change groups and floors", icon: "people", act: () => setGroups(known, change) },
       { text: "Change the wait for rewards", icon: "calendar", act: () => setWait(known, change) },
+      declared !== null && {
+        text: "Change features of arms",
+        icon: "sliders",
+        act: () => setArmFeatures(known, change),
+      },
       null,
       { text: "Add an arm", icon: "plus", act: () => addArm(name, known, change) },
       { text: "Mask an arm", icon: "people", act: () => maskArm(name, known, change) },
@@ -242,8 +247,37 @@ function setWait(known, change) {
   });
 }
 
+function setArmFeatures(known, change) {
+  const { arm_features: declared, features_by_arm: values, arms } = known();
+  const present = Object.fromEntries(arms.map((arm) => [arm, values[arm] ?? {}]));
+  const read = ({ values: text }) => {
+    return Object.fromEntries(
+      Object.entries(readObject("arm_features", text)).filter(([arm, each]) => JSON.stringify(each) !== JSON.stringify(present[arm])),
+    );
+  };
+  ask({
+    title: "Change features of arms",
+    lead: `Every arm has ${Object.keys(declared).join(", ")}. Arms that are left out keep what they have.`,
+    fields: [
+      field("values", "Features", {
+        kind: "textarea",
+        value: JSON.stringify(present, null, 1),
+        hint: "A JSON object from arm to its features by name.",
+      }),
+    ],
+    names: { arm_features: "values" },
+    unchanged: (given) => attempt(() => Object.keys(read(given)).length === 0, false),
+    recorded: (given) =>
+      attempt(() => event("terms", ` with new features of ${Object.keys(read(given)).join(", ")}`), event("terms")),
+    guarantee: sentences.guarantees.arm_features,
+    confirm: "Change the features",
+    act: (given) => change({ terms: { arm_features: read(given) } }),
+  });
+}
+
 function addArm(name, known, change) {
   const groups = known().groups?.labels;
+  const declared = known().arm_features;
   ask({
     title: "Add an arm",
     fields: [
@@ -267,14 +301,21 @@ function addArm(name, known, change) {
         step: "any",
         hint: "Leave it empty for 1, or for a group that exists.",
       }),
+      declared &&
+        field("features", "Features", {
+          kind: "textarea",
+          value: JSON.stringify(Object.fromEntries(Object.keys(declared).map((each) => [each, null]))),
+          hint: "A JSON object from name to value.",
+        }),
     ].filter(Boolean),
     recorded: ({ arm }) => event("add_arm", arm ? ` with the label ${quoted(arm)}` : ""),
     guarantee: sentences.guarantees.add_arm,
     confirm: "Add the arm",
     names: { add_arm: "arm" },
-    act: ({ arm, group, entitlement }) =>
+    act: ({ arm, group, entitlement, features }) =>
       change({
         add_arm: arm,
+        ...(features ? { features: readObject("features", features) } : {}),
         ...(group ? { group } : {}),
         ...(entitlement ? { entitlement: Number(entitlement) } : {}),
       }),
@@ -554,6 +595,13 @@ function createWith(policies) {
 
 /** A problem that is found before anything is sent. */
 const wrong = (argument, message) => Object.assign(new Error(message), { argument });
+
+/** A JSON object that somebody has typed. */
+function readObject(argument, text) {
+  const found = attempt(() => JSON.parse(text), null);
+  if (found === null || typeof found !== "object") throw wrong(argument, "Write a JSON object, as it was there before.");
+  return found;
+}
 
 /** The result of some work, or something else where it throws. */
 function attempt(work, otherwise) {
