@@ -1,4 +1,4 @@
-"""Single steps that are not the plain loop: expecting, forgoing and masks, against choose and update."""
+"""Single steps that are not the plain loop, against choose and update; whole runs after decisions of others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from alphafair import AlphaFairAdaptive, AlphaFairBandit, BasePolicy
-from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS
+from alphafair import AlphaFairAdaptive, AlphaFairBandit, BasePolicy, Uniform, simulate
+from benchmarks.jobs import ALPHA, N_ARMS, N_CONTEXTS, common
 from benchmarks.table import Row, duration
 from benchmarks.timing import best
 
-ROUNDS, REPEATS = 20_000, 9
+ROUNDS, WHOLE_RUN, REPEATS = 20_000, 100_000, 9
 rng = np.random.default_rng(0)
 CONTEXTS = rng.integers(0, N_CONTEXTS, ROUNDS).tolist()
 MASKS = rng.random((64, N_ARMS)) < 0.8
@@ -21,6 +21,12 @@ MASKS[:, 0] = True
 
 
 def rows() -> Iterator[Row]:
+    """All of them."""
+    yield from rows_of_steps()
+    yield from rows_of_others()
+
+
+def rows_of_steps() -> Iterator[Row]:
     """What a step costs beside choose and update, of which a round has one each."""
     for kind in (AlphaFairAdaptive, AlphaFairBandit):
         policy = kind(N_CONTEXTS, N_ARMS, alpha=ALPHA, seed=0)
@@ -44,6 +50,38 @@ def rows() -> Iterator[Row]:
                 "at most 1.5 x",
                 ratio <= 1.5,
             )
+
+
+def rows_of_others() -> Iterator[Row]:
+    """What a round costs beside a predictor that others teach, and an observed one, against a round of simulate."""
+    stream = common(WHOLE_RUN)
+    log = simulate(Uniform(N_CONTEXTS, N_ARMS, feedback="bandit"), stream, seed=0, log=True).log
+    assert log is not None
+    alone, beside = (AlphaFairAdaptive(N_CONTEXTS, N_ARMS, alpha=ALPHA, seed=0) for _ in range(2))
+    beside.observe_log(log)
+    steps: dict[str, Callable[[], object]] = {
+        "alone": lambda: simulate(alone, stream, seed=0),
+        "a round after decisions of others": lambda: simulate(beside, stream, seed=0),
+        "a decision of others": lambda: beside.observe_log(log),
+    }
+    times = best({name: partial(taken, step) for name, step in steps.items()}, REPEATS)
+    for name, most in (("a round after decisions of others", 1.9), ("a decision of others", 0.4)):
+        ratio = times[name] / times["alone"]
+        yield Row(
+            f"{name}, AlphaFairAdaptive, compiled",
+            duration(times[name] / WHOLE_RUN),
+            "a round without others",
+            duration(times["alone"] / WHOLE_RUN),
+            f"{ratio:.2f} x",
+            f"at most {most:g} x",
+            ratio <= most,
+        )
+
+
+def taken(step: Callable[[], object]) -> float:
+    start = time.process_time()
+    step()
+    return time.process_time() - start
 
 
 def plain(policy: BasePolicy) -> float:

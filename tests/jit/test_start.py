@@ -30,12 +30,20 @@ from alphafair.jit import Kernels
 from alphafair.precompile import every_kernel, kernels_of, parse, small_policy
 from alphafair.values import Feedback
 
+
+def observing() -> AlphaFairAdaptive:
+    policy = AlphaFairAdaptive(3, 4, alpha=0.5, seed=1)
+    policy.observe(0, 1, 0.5)
+    return policy
+
+
 MAKERS = {
     "alpha-fair": lambda: AlphaFair(3, 4, alpha=0.5, seed=1),
     "alpha-fair-bandit": lambda: AlphaFairBandit(3, 4, alpha=0.5, seed=1),
     "adaptive-bandit": lambda: AlphaFairAdaptive(3, 4, alpha=0.5, seed=1),
     "adaptive-full": lambda: AlphaFairAdaptive(3, 4, alpha=0.5, feedback="full", seed=1),
     "groups": lambda: AlphaFairAdaptive(3, 4, alpha=0.5, groups=["a", "a", "b", "b"], seed=1),
+    "others": observing,
 }
 
 
@@ -367,7 +375,8 @@ def test_the_kernels_of_a_policy_are_those_of_all_its_variants() -> None:
         "alpha-fair+full+welfare",
         "alpha-fair+full+groups-welfare",
     ]
-    assert len(kernels_of("alpha-fair-adaptive")) == 2 * 2**3
+    of_sides = 3  # alpha below 1 and from there on, and contexts as a second side
+    assert len(kernels_of("alpha-fair-adaptive")) == 2 * 2**2 * of_sides
     for name, kind in POLICIES.items():
         for settings in kind.traits.variants(3, 4).values():
             assert Kernels.of(kind(3, 4, **settings)) in kernels_of(name)
@@ -390,7 +399,7 @@ def test_a_name_makes_policies_that_need_the_same_machine_code(name: str) -> Non
         ("alpha-fair+bandit", "feedback in 'alpha-fair.bandit' must be one of 'full'; got 'bandit'"),
         (
             "alpha-fair-adaptive+bandit+group",
-            "flag in .* must be one of 'features', 'groups', 'welfare', 'slates'; got 'group'",
+            "flag in .* must be one of 'features', 'groups', 'sides', 'welfare', 'slates', 'others'; got 'group'",
         ),
         (
             "hedge+full+groups",

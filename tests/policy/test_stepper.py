@@ -23,6 +23,8 @@ WRITES: dict[str, Callable[[Any], Any]] = {
     "update": lambda policy: policy.update(policy.choose(0), 0.5),
     "expect": lambda policy: policy.expect(policy.choose(0)),
     "forgo": lambda policy: policy.forgo(policy.choose(0)),
+    "observe": lambda policy: policy.observe(0, 1, 0.5),
+    "observe a log": lambda policy: policy.observe_log(Log([0], [1], [0.5], [0.3], n_contexts=2, n_arms=3)),
     "grow contexts": lambda policy: policy.grow(n_contexts=3),
     "grow arms": lambda policy: policy.grow(n_arms=4),
     "retire": lambda policy: policy.retire(0),
