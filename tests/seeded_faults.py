@@ -303,6 +303,24 @@ FAULTS = (
         ("tests/algorithms/test_alpha.py::test_carry_decides_what_accounts_begin_with[ascent]",),
     ),
     Fault(
+        "policy/memory.py",
+        "        return linked(memory._replace(settings",
+        "        return (memory._replace(settings",
+        ("tests/algorithms/test_events.py::test_policies_with_features_that_observe_others[arms-0]",),
+    ),
+    Fault(
+        "algorithms/adaptive_others.py",
+        "predicted[i] = min(predicted[i], largest)",
+        "predicted[i] = predicted[i]",
+        ("tests/algorithms/test_others.py::test_golden_values[0.5-None]",),
+    ),
+    Fault(
+        "algorithms/adaptive_others.py",
+        "(alone * alone - joint * joint)",
+        "(joint * joint - alone * alone)",
+        ("tests/algorithms/test_others.py::test_golden_values[0.9-None]",),
+    ),
+    Fault(
         "policy/plain.py",
         "if p.shape != out.shape or not (p >= 0.0).all()",
         "if p.shape != out.shape or not (p > 0.0).all()",

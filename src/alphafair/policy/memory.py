@@ -326,7 +326,7 @@ class LearnedState:
         memory = self._with_arms(self.memory, kept, n_new)
         if memory.others:
             memory = memory._replace(others=self._with_arms(memory.others, kept, n_new))
-        self.memory = linked(memory)
+        self.memory = memory  # `with_settings` comes next
         self._storage = storage_of(self.memory)
         self.version += 1
 
