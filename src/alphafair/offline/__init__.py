@@ -205,16 +205,14 @@ def _best_of_two_sides(
     x, earned = reduction.spread(totals, best, found.shares)
     accounts = first + np.bincount(groups.of_arms, earned, n_groups)
     welfare = _welfare(accounts, groups, alpha)
-    shares, of_contexts, prices = _of_contexts(totals, x, None)
-    joint, relative = None, found.welfare_gap
+    shares, of_contexts, _ = _of_contexts(totals, x, None)
+    joint, relative, prices = None, found.welfare_gap, np.asarray(found.context_prices)
     value, gap = _of_welfare(welfare, relative, groups, alpha)
     if sides.weight > 0.0:
         prices = sides.weight / (1.0 - sides.weight) * welfare * sides.weights / of_contexts
         mean = math.exp(float(sides.weights @ np.log(of_contexts)))
         joint = welfare ** (1.0 - sides.weight) * mean**sides.weight
         gap = relative * joint
-    elif found.context_prices is not None:
-        prices = found.context_prices
     result = value, gap, found.steps, relative <= tolerance, welfare, relative
     return OfflineOptimum(x, accounts, earned, *result, shares, of_contexts, prices, joint)
 
