@@ -167,7 +167,9 @@ def _side(
     least = float((earned / entitlements).min() / earned.sum()) if earned.any() else None
     against = _against(experiment, measured[OWN], found) if is_incumbent and OWN in measured else None
     welfare = None if experiment.alpha is None else _scaled(log_welfare, math.exp)
-    return SideStatus(name, *counts, _scaled(mean, lambda x: low + scale * x), welfare, jain, least, against)
+    mean = _scaled(mean, lambda x: low + scale * x)
+    jain = _scaled(jain, lambda x: min(1.0, max(0.0, x)))  # the interval may reach beyond what is possible
+    return SideStatus(name, *counts, mean, welfare, jain, least, against)
 
 
 def _against(experiment: Experiment, ours: sides.Measured, theirs: sides.Measured) -> AgainstPolicy:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphafair.engine.state.sides import SideTables
-from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, PAID_PARTLY, Steps
+from alphafair.engine.state.steps import CLIENT, DECIDED, DEFAULT, DEFERRED, EXPIRED, OWN, PAID_PARTLY, Steps
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time of the log
 MOST_BUCKETS, LEAST_BUCKETS, MOST_CELLS = 512, 16, 1 << 15  # cells: buckets times arms
@@ -25,7 +25,15 @@ DELAY_BOUNDS: Final = tuple(int(SECOND * 10 ** (k / 4)) for k in range(-8, 29)) 
 MOST_WAITING: Final = 2_000  # steps that are counted together
 Fairness = tuple[float, float]  # Jain's index and welfare; nan where they are not known
 Measure = Callable[[], Fairness]
-_NAMES: Final = ("rewards", "expired", "fairness", "arm_decisions", "arm_rewards")  # arrays with a row per bucket
+_NAMES: Final = (  # arrays with a row per bucket
+    "rewards",
+    "expired",
+    "fairness",
+    "arm_decisions",
+    "arm_rewards",
+    "source_rewards",
+    "source_sums",
+)
 _NUMBERS: Final = (
     "start",
     "width",
@@ -81,6 +89,8 @@ class Summary:
         self.fairness: NDArray[np.float64] = np.full((n_buckets, 2), np.nan)  # at the end of every bucket that was left
         self.arm_decisions: NDArray[np.int64] = np.zeros((n_buckets, n_arms), dtype=np.int64)
         self.arm_rewards: NDArray[np.float64] = np.zeros((n_buckets, n_arms))  # sums
+        self.source_rewards: NDArray[np.int64] = np.zeros((n_buckets, 0), dtype=np.int64)  # of others, by source
+        self.source_sums: NDArray[np.float64] = np.zeros((n_buckets, 0))
         self._waiting: list[Steps] = []  # of the current bucket, counted together
         self._n_waiting = 0
 
@@ -167,6 +177,7 @@ class Summary:
         if len(steps):
             self.last_event = max(self.last_event, int(steps.at.max()))
             self.sides.count(steps)
+            self._count_others(steps)
         steps = steps.own
         kind = steps.kind
         partly = kind == PAID_PARTLY
@@ -187,6 +198,19 @@ class Summary:
             self.delays += np.bincount(np.searchsorted(DELAY_BOUNDS, delays), minlength=len(self.delays))
             self.delay_sum += int(delays.sum())
         self.expired[self.bucket] += np.count_nonzero(kind == EXPIRED)
+
+    def _count_others(self, steps: Steps) -> None:
+        """Count rewards of decisions that others made."""
+        paid = (steps.decided_by > OWN) & (steps.kind <= DEFAULT)
+        if not paid.any():
+            return
+        sources = steps.decided_by[paid] - 1
+        n_more = int(sources.max()) + 1 - self.source_sums.shape[1]
+        if n_more > 0:
+            self.source_rewards = np.pad(self.source_rewards, ((0, 0), (0, n_more)))
+            self.source_sums = np.pad(self.source_sums, ((0, 0), (0, n_more)))
+        np.add.at(self.source_rewards[self.bucket], sources, 1)
+        np.add.at(self.source_sums[self.bucket], sources, steps.reward[paid])
 
     def _count_contexts(self, contexts: NDArray[Any]) -> None:
         n_contexts = int(contexts.max()) + 1
@@ -251,6 +275,7 @@ class Summary:
         contexts = np.trim_zeros(self.contexts, "b")
         numbers: dict[str, Any] = {name: int(getattr(self, name)) for name in _NUMBERS}
         numbers |= {"n_contexts": len(contexts), "sides": self.sides.numbers}
+        numbers["n_sources"] = self.source_sums.shape[1]
         arrays = (*(getattr(self, name)[: self.n_buckets] for name in _NAMES), self.delays, contexts)
         arrays += (*self.sides.tables.values(),)
         return b"".join([json.dumps(numbers).encode(), b"\n", *(array.tobytes() for array in arrays)])
@@ -266,6 +291,9 @@ class Summary:
                 summary.sides = SideTables.of(numbers["sides"], numbers["n_arms"], *reward_range)
             for name in _NUMBERS:
                 setattr(summary, name, int(numbers[name]))
+            n_sources = numbers.get("n_sources", 0)
+            summary.source_rewards = np.zeros((len(summary.rewards), n_sources), dtype=np.int64)
+            summary.source_sums = np.zeros((len(summary.rewards), n_sources))
             summary.contexts, at = np.zeros(numbers["n_contexts"], dtype=np.int64), 0
             arrays = (
                 *(getattr(summary, name)[: summary.n_buckets] for name in _NAMES),
@@ -273,7 +301,7 @@ class Summary:
                 summary.contexts,
                 *summary.sides.tables.values(),
             )
-            for array in arrays:
+            for array in (each for each in arrays if each.size):
                 array[:] = np.frombuffer(rest, array.dtype, array.size, at).reshape(array.shape)
                 at += array.nbytes
         except (KeyError, TypeError, ValueError) as problem:

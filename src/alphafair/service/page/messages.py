@@ -163,6 +163,9 @@ class Series(Struct):
     arms: list[str]  # all arms that there ever were, retired ones included
     arm_decisions: list[list[int]]  # by arm, then by bucket
     arm_reward_sums: list[list[float]]  # by arm, then by bucket
+    sources: list[str]  # who else has decided and was rewarded
+    source_rewards: list[list[int]]  # of those decisions, by source, then by bucket
+    source_reward_sums: list[list[float]]
 
 
 class ShareItem(Struct):

@@ -186,6 +186,9 @@ def series(found: Overview, first: int = 0) -> Series:
         arms=list(found.status.pulls),
         arm_decisions=decisions.T.tolist(),
         arm_reward_sums=earned.T.tolist(),
+        sources=[side.source for side in (found.status.sides or ())[1:]][: summary.source_sums.shape[1]],
+        source_rewards=summary.source_rewards[first:end].T.tolist(),
+        source_reward_sums=summary.source_sums[first:end].T.tolist(),
     )
 
 

@@ -36,6 +36,7 @@ export function actionsMenu(name, live) {
       alpha !== null && { text: "Change α", icon: "sliders", act: () => setAlpha(name, known, change) },
       { text: "Change periods", icon: "calendar", act: () => setPeriod(known, change) },
       { text: "Start a new period", icon: "calendar", act: () => newPeriod(known, change) },
+      { text: "Change who decides", icon: "people", act: () => setMode(name, known(), change) },
       { text: "Change groups and floors", icon: "people", act: () => setGroups(known, change) },
       { text: "Change the wait for rewards", icon: "calendar", act: () => setWait(known, change) },
       declared !== null && {
@@ -155,6 +156,84 @@ const termsEvent = (terms) => {
   return names.length === 0 ? "Nothing yet: no term is changed." : event("terms", ` with new ${names.join(" and ")}`);
 };
 const equalOf = (labels) => Object.entries(labels ?? {}).map(([label, value]) => `${label} = ${value}`).join("\n");
+
+const MODES = {
+  watch: "watch: the incumbent decides, the policy learns from it",
+  share: "share: the policy decides for a part of the visitors",
+  live: "live: the policy decides for everybody",
+};
+
+/** Buttons beside the report of sides: the next step, and the way back; only for admins. */
+export function modeButtons(name, experiment) {
+  if (!may("admin")) return [];
+  const open = (wanted, text) =>
+    h("button", { type: "button", onclick: () => setMode(name, experiment, undefined, wanted) }, text);
+  return {
+    watch: [open({ mode: "share", share: 0.05 }, "Share 5%")],
+    share: [
+      open({ mode: "share", share: experiment.share }, "Change the share"),
+      open({ mode: "live" }, "Go live"),
+      open({ mode: "watch" }, "Go back to watching"),
+    ],
+    live: [open({ mode: "share", share: 0.2 }, "Share the traffic"), open({ mode: "watch" }, "Go back to watching")],
+  }[experiment.mode];
+}
+
+function setMode(name, { mode, share }, change = (body) => send("PATCH", routeOf(name), body), wanted = { mode, share }) {
+  const read = (values) => ({
+    mode: values.mode,
+    share: values.mode === "share" ? Number(values.percent) / 100 : null,
+  });
+  const terms = (values) => {
+    const { mode: next, share: part } = read(values);
+    const salt = values.salt ? { salt: values.salt } : {};
+    return next === "share" ? { mode: next, share: part, ...salt } : { mode: next, ...salt };
+  };
+  const unchanged = (values) => read(values).mode === mode && read(values).share === share && !values.salt;
+  const lead = h("span");
+  ask({
+    title: "Change who decides",
+    lead,
+    fields: [
+      field("mode", "Mode", { kind: "select", choices: Object.entries(MODES), value: wanted.mode }),
+      field("percent", "Share of visitors, in %", {
+        kind: "number",
+        min: 0.1,
+        max: 99.9,
+        step: "any",
+        value: `${Math.round(1000 * (wanted.share ?? 0.05)) / 10}`,
+        hint: "The same visitors stay when it grows. The report of sides starts again.",
+      }),
+      field("salt", "Salt", { maxlength: 200, hint: "Empty: as before. A new one divides the visitors anew." }),
+    ],
+    names: { share: "percent" },
+    adapt(form) {
+      const next = form.elements.namedItem("mode").value;
+      const control = form.elements.namedItem("percent");
+      control.disabled = next !== "share";
+      control.closest(".field").hidden = next !== "share";
+      setText(
+        lead,
+        {
+          watch: "From the next decision on, everybody sees what the incumbent shows. Decisions need an incumbent.",
+          share: "From the next decision on, these visitors see what the policy draws, all others what the incumbent shows. Decisions need an incumbent.",
+          live: "From the next decision on, everybody sees what the policy draws. The program may go on to pass an incumbent.",
+        }[next],
+      );
+    },
+    unchanged,
+    recorded: (values) =>
+      unchanged(values)
+        ? "Nothing yet: nothing is changed."
+        : event("terms", ` with the mode ${values.mode}${values.mode === "share" ? ` and a share of ${values.percent}%` : ""}`),
+    guarantee: (values) => {
+      if (values.salt) return sentences.guarantees.salt;
+      return values.mode === "share" ? sentences.guarantees.share : sentences.guarantees.mode;
+    },
+    confirm: "Change who decides",
+    act: (values) => change({ terms: terms({ ...values, percent: values.percent ?? "" }) }),
+  });
+}
 
 function setGroups(known, change) {
   const { groups, arms, retired_arms: retired } = known();

@@ -264,6 +264,114 @@ function dueLines(x, shares, colors) {
     .map((each) => [{ text: `Entitled: ${each.label}`, name: colors.get(each.label), ...dashed }, column(each)]);
 }
 
+// sides: the policy beside the incumbent
+
+const COLORS = ["accent", "arm-5", "arm-2", "arm-3", "arm-4", "arm-6", "arm-7", "arm-8", "arm-9"];
+const inPercent = (value) => `${plain(Math.round(1000 * value) / 10)}%`;
+const span = ({ value, low, high }, text, unit = "") =>
+  `${text(value)}${unit}${low === null ? "" : ` (${text(low)} to ${text(high)})`}`;
+const turned = ({ value, low, high }, by) => ({ value: by(value), low: low === null ? null : by(high), high: low === null ? null : by(low) });
+
+/** What the sides say, in a sentence or two. */
+export function sidesSentence({ mode, share, sides, share_seen: seen }) {
+  const [ours, ...others] = sides;
+  const theirs = others.find((each) => each.source === "incumbent");
+  const who = { live: "All visitors", watch: "No visitors yet", share: `${inPercent(share ?? 0)} of visitors` }[mode];
+  const parts = [];
+  if (mode === "watch") {
+    const count = theirs ? plural(theirs.rewarded, "rewarded decision") : "no decisions";
+    parts.push(`The policy watches: it has ${count} of the incumbent to learn from, and decides nothing.`);
+  } else if (ours.mean_reward === null) parts.push(`${who}: no rewards yet.`);
+  else if (!theirs?.against_policy) parts.push(`${who}: ${number(ours.mean_reward.value)} per decision.`);
+  else {
+    const { mean_reward: mean, welfare_ratio: ratio } = theirs.against_policy;
+    const isLess = mean.value > 0;
+    const more = isLess ? mean : turned(mean, (x) => -x);
+    const times = ratio === null ? "" : `; welfare ${span(turned(ratio, (x) => 1 / x), (x) => number(x, 2), " times")}`;
+    const known = mean.low === null ? ", too few visitors for an interval" : "";
+    parts.push(
+      `${who}: ${number(ours.mean_reward.value)} per decision, ${span(more, number)} ${isLess ? "less" : "more"} than beside it${times}${known}.`,
+    );
+  }
+  if (seen && seen.low !== null && (share < seen.low || share > seen.high))
+    parts.push(
+      `The share is seen as ${span(seen, inPercent)}, not ${inPercent(share)}: decisions of a side are lost, or its visitors come more often.`,
+    );
+  return parts.join(" ");
+}
+
+export function sides(buttons) {
+  const chart = lines({
+    title: "Mean reward of both sides over time",
+    format: (value) => number(value),
+    range: padded,
+    sync: "time",
+    empty: "The first reward has not arrived yet.",
+  });
+  const said = h("p", { class: "muted", data: { fact: "sides" } });
+  const key = h("div", {});
+  const rows = h("tbody");
+  const acts = h("div", { class: "acts" });
+  const table = h(
+    "div",
+    { class: "scroll" },
+    h(
+      "table",
+      {},
+      h("caption", {}, "Since the mode or the share changed, with 95% intervals that hold at every look"),
+      h(
+        "thead",
+        {},
+        h("tr", {}, ["Side", "Decisions", "Mean reward", "Welfare", "Jain’s index", "Least share"].map((each) => h("th", { scope: "col" }, each))),
+      ),
+      rows,
+    ),
+  );
+  function draw(live) {
+    const { experiment, series } = live;
+    element.hidden = experiment.sides === null;
+    if (element.hidden) return;
+    setText(said, sidesSentence(experiment));
+    const n = reach(series.rewards.length);
+    const columns = [
+      upToNow(live, movingMean(series.reward_sums, series.rewards, n), null),
+      ...series.sources.map((_, k) => upToNow(live, movingMean(series.source_reward_sums[k], series.source_rewards[k], n), null)),
+    ];
+    const named = ["policy", ...series.sources].map((text, k) => ({ text, name: COLORS[k % COLORS.length], width: 2, gap: 0 }));
+    const any = columns.some((column) => column.some((each) => each !== null));
+    chart.draw(named, any ? times(live) : [], any ? columns : columns.map(() => []), live.changes);
+    chart.describe(said.textContent);
+    renew(key, any && legend(named));
+    const cell = (interval, text) => h("td", { class: "num" }, interval === null ? "–" : span(interval, text));
+    renew(
+      rows,
+      experiment.sides.map((side) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, side.source),
+          h("td", { class: "num" }, integer(side.decisions)),
+          cell(side.mean_reward, number),
+          cell(side.welfare, (value) => number(value, 4)),
+          cell(side.jain_index, (value) => fixed(value, 3)),
+          h("td", { class: "num" }, side.least_share === null ? "–" : percent(side.least_share)),
+        ),
+      ),
+    );
+    renew(acts, buttons(experiment));
+  }
+  const element = card(
+    "Sides",
+    { id: "sides", span: "span-12 wide-8", sub: said, aside: acts },
+    chart.element,
+    key,
+    table,
+    chart.numbers,
+  );
+  element.hidden = true;
+  return { element, draw };
+}
+
 function padded(low, high) {
   if (low === null || low === undefined) return [0, 1];
   const room = Math.max((high - low) * 0.12, Math.abs(high) * 0.02, 1e-9);

@@ -9,6 +9,11 @@ export function updated(live, update) {
     series[name] = joined(live.series[name], update.series[name]);
   for (const name of ["arm_decisions", "arm_reward_sums"])
     series[name] = live.series[name].map((old, k) => joined(old, update.series[name][k]));
+  for (const name of ["source_rewards", "source_reward_sums"]) // a source may be new
+    series[name] = update.series[name].map((fresh, k) =>
+      joined(live.series[name][k] ?? new Array(live.series.decisions.length).fill(0), fresh),
+    );
+  series.sources = update.series.sources;
   return { ...live, ...update, series, changes: [...live.changes, ...update.changes] };
 }
 

@@ -1,9 +1,9 @@
 // One experiment while it runs.
 
-import { actionsMenu } from "../actions.js";
+import { actionsMenu, modeButtons } from "../actions.js";
 import { follow, get, may, pageOf } from "../api.js";
 import { books, delays, guarantee, history, whoGetsWhat } from "../cards_now.js";
-import { earnings, fairness, sharesOverTime } from "../cards_over_time.js";
+import { earnings, fairness, sharesOverTime, sides } from "../cards_over_time.js";
 import { colorOf } from "../charts.js";
 import { h, icon, label, put, renew, setText } from "../dom.js";
 import {
@@ -33,6 +33,7 @@ export async function show(content, name) {
   const heading = head(name, () => live);
   const marks = h("div", { class: "notices" });
   const figures = tiles();
+  const compared = sides((experiment) => modeButtons(name, experiment));
   const parts = [fairness(), earnings(), sharesOverTime(), whoGetsWhat(), delays(), guarantee(), history(), books()];
   const heat = heatMap(name, () => live, "span-7 wide-8 tall");
   const [fair, earned, over, who, late, proof, events, periods] = parts.map((part) => part.element);
@@ -42,7 +43,7 @@ export async function show(content, name) {
     tabs(name, "live"),
     marks,
     figures.element,
-    h("div", { class: "grid" }, fair, earned, over, who, heat.element, late, h("div", { class: "last-row" }, proof, events, periods)),
+    h("div", { class: "grid" }, compared.element, fair, earned, over, who, heat.element, late, h("div", { class: "last-row" }, proof, events, periods)),
   );
 
   function draw() {
@@ -56,7 +57,7 @@ export async function show(content, name) {
     renew(marks, live.marks.map(notice));
     marks.hidden = live.marks.length === 0;
     figures.draw(live);
-    for (const part of parts) part.draw(live, colors);
+    for (const part of [compared, ...parts]) part.draw(live, colors);
     heat.renew();
   }
 
