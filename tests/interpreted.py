@@ -25,6 +25,7 @@ WHOLE = (
     "tests/policy/test_snapshots.py",
     "tests/math/test_math.py",
     "tests/algorithms/test_slate_events.py",
+    "tests/algorithms/test_others.py",
     "tests/algorithms/test_slates.py",
     "tests/math/test_slates.py",
     "tests/offline/test_slates.py",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphafair import AlphaFairAdaptive, Decision, InvalidArgument, Log, load_policy
+from alphafair import AlphaFairAdaptive, Decision, Groups, InvalidArgument, Log, load_policy
 from alphafair.policy import archive
 from alphafair.policy.loops import LEARN, OBSERVE, LogSteps
 from tests import ROOT
@@ -112,6 +112,25 @@ def test_the_second_predictor_begins_as_a_copy() -> None:
     after = arrays(policy)
     for name in {*after} - {*before} - {"others_tau"}:
         np.testing.assert_array_equal(after[name], before[name.removeprefix("others_")])
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "two sides": {"context_weight": 0.4},
+    "two sides, alpha 2": {"context_weight": 0.4, "alpha": 2.0},
+    "floors of groups": {"groups": Groups(["a", "b", "a", "b"], pull_floor={"a": 0.4})},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_two_predictors_that_agree_play_as_one(settings: str) -> None:
+    """Right after J began both score arms by the same prices."""
+    policy = trained(**SETTINGS[settings])
+    before = [policy.probabilities(context) for context in range(3)]
+    policy._begin_others()
+    after = [policy.probabilities(context) for context in range(3)]
+    np.testing.assert_allclose(after, before, rtol=0.0, atol=1e-13)
+    assert np.ptp(before) > 0.3
 
 
 @pytest.mark.parametrize("retired", [False, True])
@@ -277,7 +296,7 @@ def test_the_memory_of_a_context_counts_both_predictors() -> None:
 
 def test_nothing_positive_was_earned_yet() -> None:
     """Then w plays no part, and others' rewards are still learned."""
-    policy = AlphaFairAdaptive(2, 3, alpha=0.5)
+    policy = AlphaFairAdaptive(2, 3, alpha=0.5, seed=0)
     for _ in range(5):
         policy.observe(0, 2, 1.0)
     np.testing.assert_allclose(policy.probabilities(0), 1 / 3)

@@ -55,7 +55,8 @@ class Memory(NamedTuple):
 class Layout:
     """The names of the cells of an algorithm's memory, each made with `positions`; no name occurs twice.
 
-    `others` is the layout of `Memory.others`, whose cells begin as copies of those with the same name.
+    `others` is the layout of `Memory.others`, whose cells begin as copies of those with the same name, for algorithms
+    that can use features.
     """
 
     settings: Any = NOTHING
@@ -125,9 +126,7 @@ def linked(memory: Memory) -> Memory:
     """Return a memory whose `others` see its settings and the features of its round."""
     if not memory.others:
         return memory
-    features = memory.others.features
-    if features:
-        features = features._replace(z=memory.features.z)
+    features = memory.others.features._replace(z=memory.features.z)
     return memory._replace(others=memory.others._replace(settings=memory.settings, features=features))
 
 
@@ -209,10 +208,8 @@ class LearnedState:
         """Make `memory.others`, as a copy of what own decisions have taught so far."""
         layout = self.layout.others
         assert layout is not None
-        features = self.memory.features
-        if features:
-            copied = {name: getattr(features, name).copy() for name in (*LEARNED, "lower")}
-            features = features._replace(**copied)
+        own = self.memory.features
+        features = own._replace(**{name: getattr(own, name).copy() for name in (*LEARNED, "lower")})
         others = layout.blank(len(self.memory.contexts), len(self.live_arms), features=features)._replace(groups=())
         known = self.named()
         for name, cells in layout.named(others).items():
