@@ -55,6 +55,36 @@ FAULTS = (
         ("tests/client/test_bad_networks.py::test_an_export_replaces_the_file_only_when_complete",),
     ),
     Fault(
+        "alphafair_client/fallback.py",
+        "self._pause = min(2.0 * self._pause, LONGEST_BREAK)",
+        "self._pause = 2.0 * self._pause",
+        ("tests/client/test_fallback.py::test_after_three_failures_there_is_one_trial_after_each_pause",),
+    ),
+    Fault(
+        "alphafair_client/fallback.py",
+        "            elif left != sent:  # a reward",
+        "            elif False:  # a reward",
+        ("tests/client/test_fallback.py::test_a_reward_that_arrives_while_its_decision_is_sent_follows_it",),
+    ),
+    Fault(
+        "alphafair_client/fallback.py",
+        'self._write("delete from entry where serial = ?", [(entry.serial,) for entry in removed])',
+        "pass",
+        ("tests/client/test_fallback.py::test_a_file_keeps_what_was_not_sent",),
+    ),
+    Fault(
+        "alphafair_client/fallback.py",
+        'and problem.code != "not_found"',
+        "",
+        ("tests/client/test_fallback.py::test_a_service_that_knows_no_observations_is_tried_again",),
+    ),
+    Fault(
+        "service/tracing.py",
+        "if each is not None and each.is_valid]",
+        "if each is not None]",
+        ("tests/service/test_tracing.py::test_commits_of_nobody_have_no_links",),
+    ),
+    Fault(
         "alphafair_client/http.py",
         'if not done or self._parser.trailing_data != (b"", False):',
         "if not done:",

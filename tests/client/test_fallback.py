@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -232,12 +233,11 @@ def test_a_slate_has_no_fallback(stub: Stub) -> None:
         shop.decide("home", "v", k=2)
 
 
-def test_after_three_failures_there_is_one_trial_after_each_pause(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_three_failures_there_is_one_trial_after_each_pause(stub: Stub, client: Open) -> None:
     clock = [100.0]
-    monkeypatch.setattr(fallback, "time", type("Clock", (), {"monotonic": staticmethod(lambda: clock[0])}))
-    monkeypatch.setattr("alphafair_client.client.EVERY", 1000.0)
     stub.is_down()
-    with Client(stub.url, fallback="ada", retries=0) as shop:
+    with client(stub.url, fallback="ada") as shop, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fallback, "time", SimpleNamespace(monotonic=lambda: clock[0]))
         trials = []
         for _ in range(800):
             before = len(stub.seen)
@@ -297,6 +297,7 @@ def test_batches_fall_back_item_by_item(stub: Stub, client: Open) -> None:
         assert bad.argument == "context"
         outcomes = shop.reward_many([(first.id, 1.0), ("other", 0.5)], experiment="home")
         assert outcomes == [Outcome("queued")] * 2
+        assert shop.reward_many([(first.id, 1.0)], experiment="home") == [Outcome("queued")]
         stub.is_up()
         items = [
             DRAWN,

@@ -162,6 +162,14 @@ def test_commits_of_nobody_have_no_links(spans: Spans) -> None:
     assert commit.start_time > 0
 
 
+def test_without_opentelemetry_there_are_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (tracing, client_tracing):
+        monkeypatch.setattr(module, "_api", lambda: None)
+    tracing.commit(0.5, 1, [tracing.current()])
+    with tracing.inside(tracing.open_span(Request("GET", b"/", {}, ""))), client_tracing.span("decide"):
+        assert client_tracing.headers() == []
+
+
 @pytest.mark.parametrize(
     ("header", "expected"),
     [

@@ -317,18 +317,16 @@ class Fallback:
         """Send rewards; keep those whose decisions are queued, and all in an outage."""
         if not self._in_use:
             return (yield from call(items))
-        bodies = [json.loads(item) if isinstance(item, bytes) else None for item in items]
+        bodies: list[Any] = [json.loads(item) if isinstance(item, bytes) else None for item in items]
         results: list[Any] = [body and self._merged(REWARD, experiment, body) for body in bodies]
-        left = [k for k, outcome in enumerate(results) if outcome is None]
-        sent = call([items[k] for k in left])
-        found = yield from self._unless_broken(sent, lambda problem: [_if_outage(problem)] * len(left))
-        for k, result in zip(left, found, strict=True):
-            body, fine = (
-                bodies[k],
-                isinstance(result, Outcome) or (isinstance(result, Problem) and not is_outage(result)),
-            )
-            results[k] = items[k] if body is None else result if fine else self._kept(REWARD, experiment, body, result)
-        return results
+        left = [k for k, outcome in enumerate(results) if outcome is None and bodies[k] is not None]
+        if left:
+            sent = call([items[k] for k in left])
+            found = yield from self._unless_broken(sent, lambda problem: [_if_outage(problem)] * len(left))
+            for k, result in zip(left, found, strict=True):
+                fails = result is None or (isinstance(result, Problem) and is_outage(result))
+                results[k] = self._kept(REWARD, experiment, bodies[k], result) if fails else result
+        return [item if body is None else result for item, body, result in zip(items, bodies, results, strict=True)]
 
     def _unless_broken(self, call: Call[Any], otherwise: Callable[[Problem | None], Any]) -> Call[Any]:
         """Make a call, unless too many have failed; `otherwise` answers what is not made, or fails."""

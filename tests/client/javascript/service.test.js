@@ -66,3 +66,20 @@ test("in a network that cuts connections, every decision and every reward counts
   const { decisions, rewards } = await client.experiment("cut");
   assert.deepEqual([decisions, rewards], [50, 50]);
 });
+
+test("what was shown while nobody answered is in the log, with its reward", async () => {
+  await client.create({ name: "away", arms: ["ada", "ben"] });
+  const shop = new Client("http://127.0.0.1:9", { fallback: "ben", retries: 0, timeout: 60000 }); // where nobody listens
+  const shown = await shop.decide("away", { context: "v" });
+  assert.deepEqual(await shop.reward("away", { id: shown.id, reward: 0.75 }), { outcome: "queued" });
+  const drawn = await client.decide("away", { context: "w" });
+  assert.deepEqual(await shop.reward("away", { id: drawn.id, reward: 0.5 }), { outcome: "queued" });
+  shop.url = URL_OF_SERVICE;
+  assert.equal(await shop.flush(), true);
+  assert.equal(shop.dropped, 0);
+  assert.deepEqual(await shop.reward("away", { id: shown.id, reward: 0.75 }), { outcome: "repeated" });
+  assert.deepEqual(await client.reward("away", { id: drawn.id, reward: 0.5 }), { outcome: "repeated" });
+  const rows = (await (await client.log("away", { format: "jsonl" })).text()).trim().split("\n").map((row) => JSON.parse(row));
+  const { arm, reward, source } = rows.find(({ id }) => id === shown.id);
+  assert.deepEqual([rows.length, arm, reward, source], [2, "ben", 0.75, "fallback"]);
+});
