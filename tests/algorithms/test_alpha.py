@@ -164,6 +164,11 @@ class Pair:
             self.learn(decision, rewards)
         self.waiting.clear()
 
+    def observe(self, context: int, arm: int, reward: float) -> None:
+        """Somebody else's decision."""
+        assert self.policy.observe(context, arm, reward)
+        self.oracle.observe(context, self.oracle.books.live.index(arm), reward)
+
     def admit(self, label: str, account: float | None) -> None:
         arm = self.policy.n_arms
         entitlements = {label: 2.0} if self.oracle.books.entitlements else {}
@@ -212,6 +217,31 @@ def test_policies_match_the_oracle(kind: str, groups: str, alpha: float) -> None
     if kind == "adaptive bandit" and groups != "group floors":
         bound = pair.policy.expected_surrogate_regret_bound
         assert bound == pytest.approx(pair.oracle.expected_bound(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("groups", "alpha"), sampled(GROUPS, ALPHAS, every=4))
+def test_policies_that_observe_others_match_the_oracle(groups: str, alpha: float) -> None:
+    """The bound is that of own rounds; late rewards, a period, and arms that come and go in between."""
+    pair, rng = Pair("adaptive bandit", groups, alpha), np.random.default_rng(8)
+
+    def rounds(late: bool = False) -> None:
+        for context, rewards in rounds_of(pair, "smooth", 12, 5):
+            for _ in range(int(rng.integers(3))):
+                pair.observe(int(rng.integers(2)), int(rng.choice(pair.policy.live_arms)), float(rng.random()))
+            pair.round(context, rewards, late=late and context == 0)
+        pair.settle()
+        pair.check()
+
+    rounds()
+    if groups != "group floors":
+        assert pair.policy.expected_surrogate_regret_bound == pytest.approx(pair.oracle.expected_bound(), rel=1e-9)
+    rounds(late=True)
+    pair.new_period(0.5)
+    rounds()
+    pair.retire(1)
+    pair.admit("new", None)
+    rounds()
+    assert pair.policy.trust == pytest.approx(0.97 / (1 + np.exp(-pair.oracle.tau) / 4), rel=1e-9)
 
 
 @pytest.mark.parametrize(("kind", "groups", "alpha"), sampled(KINDS, GROUPS, ALPHAS, every=11))
