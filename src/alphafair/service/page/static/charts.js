@@ -225,7 +225,8 @@ export function lines(options) {
             ...axis,
             space: linear
               ? scaled(30)
-              : (_, __, low, high) => scaled(high - low > 36000 ? 96 : high - low > 240 ? 44 : 74),
+              : (_, __, low, high, width) =>
+                  scaled(high - low > 36000 ? 96 : (scaled(44) * (high - low)) / width > 30 ? 44 : 74), // seconds are longer
             ...(linear
               ? { splits: linear.splits, values: (_, at) => at.map((each) => linear.format(each)) }
               : { values: TIME_VALUES }),
