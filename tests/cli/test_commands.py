@@ -627,6 +627,7 @@ def test_offline_with_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (row,) = (line for line in lines if "70%" in line)
     assert "15.367" in row
     assert row.rstrip().endswith("70.0%")
+    assert "No split that keeps the promise has a welfare above welfare + gap." in " ".join(answer.stdout.split())
     optima = json.loads((tmp_path / "output" / "offline.json").read_text())["optima"]
     assert [each["context_share"] for each in optima] == [0.0, 0.7]
     assert [round(each["least_context_share"], 3) for each in optima] == [0.667, 0.7]

@@ -83,7 +83,7 @@ def gap_from_even(optimum: Any, earned: Any, alpha: float) -> Any:
         (np.nan, r"optimum must be numbers in \[-1e\+150, 1e\+150\]; got "),
         ([4.0, np.inf, 5.0], r"optimum must be numbers in \[-1e\+150, 1e\+150\]; got "),
         (
-            OfflineOptimum(EVEN, EVEN[0], EVEN[0], 4.0, 0.0, 1, True, 2.0, 0.0),
+            OfflineOptimum(EVEN, EVEN[0], EVEN[0], 4.0, 0.0, 1, True, 2.0, 0.0, *EVEN[:3]),
             "optimum must be one number, or one per record; got Offl",
         ),
     ],

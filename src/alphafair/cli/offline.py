@@ -119,7 +119,8 @@ def command(
         typer.echo(text)
         return
     who = counted(len(arms), "arm") + (f" in {counted(groups.n_groups, 'group')}" if groups.named else "")
-    rivals = "No split that keeps the floors" if groups.floored or groups.arm_floor > 0.0 else "No split"
+    kept = ["the floors"] * (groups.floored or groups.arm_floor > 0.0) + ["the promise"] * any(promises)
+    rivals = f"No split that keeps {' and '.join(kept)}" if kept else "No split"
     _report(found, len(contexts), who, rivals, "group" if groups.named else "arm")
     if saved:
         typer.echo(saved)

@@ -82,7 +82,10 @@ def draw_policies(found: Mapping[str, Measured], notes: Sequence[str]) -> Figure
 
 
 def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
-    """Average reward, Jain's index, least and greatest share along alpha or promises, each with its band."""
+    """Average reward, Jain's index, least and greatest share along alpha, each with its band.
+
+    Along promises to contexts, welfare takes the place of average reward.
+    """
     from matplotlib.ticker import PercentFormatter
 
     from alphafair import figures
@@ -91,7 +94,8 @@ def draw_frontier(found: Frontier, notes: Sequence[str]) -> Figure:
     title = "What each step of fairness costs" if found.context_shares is None else "What a promise to contexts costs"
     with figures.page(title, notes, 5.2) as (figure, top):
         panel = (top - 0.75) / 2
-        for k, metric in enumerate(("average_reward", "jain_index", *SHARES)):
+        first = "average_reward" if found.context_shares is None else "welfare"
+        for k, metric in enumerate((first, "jain_index", *SHARES)):
             row, column = divmod(k, 2)
             left, bottom = 0.75 + column * 3.45, 0.62 + (1 - row) * (panel + 0.12)
             axes = figure.add_axes((left / figures.WIDTH, bottom / 5.2, 2.55 / figures.WIDTH, (panel - 0.3) / 5.2))
