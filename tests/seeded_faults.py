@@ -592,8 +592,8 @@ FAULTS = (
     ),
     Fault(
         "run.py",
-        "played.earned[: policy.n_arms] += decision.probabilities * rewards\n    else:\n        shown",
-        "played.earned[: policy.n_arms] = decision.probabilities * rewards\n    else:\n        shown",
+        "gained = np.asarray(decision.probabilities) * rewards\n        played.earned[: policy.n_arms] += gained",
+        "gained = np.asarray(decision.probabilities) * rewards\n        played.earned[: policy.n_arms] = gained",
         ("tests/lab/test_run.py::test_delays_run_compiled_as_stepwise[alpha-fair-random]",),
     ),
     Fault(
