@@ -203,6 +203,7 @@ class World:
         self.shop, self.draw = shop, draw
         self.statuses: Counter[int] = Counter()
         self.complaints: list[str] = []
+        self.slates: dict[str, list[str]] = {}  # the arms of each slate, by id
 
     def send(self, method: str, path: str, body: Any = None) -> httpx.Response:
         text = None if body is None else re.sub(rf'"{RAW}([^"]*)"', r"\1", json.dumps(body))
@@ -241,14 +242,17 @@ class World:
             body["available"] = draw.sample(made["arms"], draw.randrange(1, len(made["arms"]) + 1))
         if draw.random() < 0.2:
             body["deferred"] = True
+        if draw.random() < 0.3:
+            body["k"] = draw.choice([1, 2, 2, 3, 7, 1000, number(draw)])
         if draw.random() < 0.1:
             body[draw.choice([*body, "available", "more"])] = any_value(draw)
         one = self.send("POST", f"{path}/decisions", body)
         many = self.send("POST", f"{path}/decisions/batch", {"items": [{"context": "v"}] * 3 + [body]})
-        found = [one.json()["id"]] if one.status_code == 200 else []
+        answers = [one.json()] if one.status_code == 200 else []
         if many.status_code == 200:
-            found += [each["id"] for each in many.json()["items"] if "id" in each]
-        return found
+            answers += [each for each in many.json()["items"] if "id" in each]
+        self.slates |= {each["id"]: each["arms"] for each in answers if "arms" in each}
+        return [each["id"] for each in answers]
 
     def _reward(self, path: str, made: dict[str, Any], ids: list[str]) -> None:
         draw, (low, high) = self.draw, made["reward_range"]
@@ -256,6 +260,9 @@ class World:
             value = draw.choice([low, high, low / 2 + high / 2, number(draw)])
             if made["feedback"] == Feedback.FULL.value and draw.random() < 0.9:
                 value = dict.fromkeys(made["arms"], value)
+            elif id in self.slates and draw.random() < 0.9:
+                shown = self.slates[id]
+                value = dict.fromkeys(draw.sample(shown, draw.randrange(1, len(shown) + 1)), value)
             reward = {"id": id if draw.random() < 0.9 else label(draw), "reward": value}
             if draw.random() < 0.5:
                 self.send("POST", f"{path}/rewards", reward)

@@ -29,6 +29,7 @@ from alphafair.engine import (
     Receipt,
     RequestError,
     Reward,
+    SlateReceipt,
     Unavailable,
 )
 from alphafair.engine.store import connections as postgres_connections
@@ -142,6 +143,8 @@ class Session:
         self.receipts: dict[str, Receipt] = {}
         self.refusals: list[str] = []
         self.rewarded: dict[str, float] = {}
+        self.slates: dict[str, SlateReceipt] = {}
+        self.paid: dict[str, dict[str, float]] = {}  # rewards of slates, by arm
         self.engine: Engine = self.insist(self.opened)
 
     def opened(self) -> Engine:
@@ -173,6 +176,18 @@ class Session:
         assert self.insist(lambda: self.engine.reward(id, value)).outcome in ("applied", "repeated")
         self.rewarded[id] = value
 
+    def show(self, id: str) -> None:
+        slate = self.insist(lambda: self.engine.decide("row", f"v{len(id) % 2}", id, k=2))
+        assert self.slates.setdefault(id, slate) == slate
+        assert len(slate.arms) == 2
+
+    def pay(self, id: str, *rewards: float | None) -> None:
+        """By slot; None for an arm whose reward has not come yet."""
+        arms = self.slates[id].arms
+        given = {arm: each for arm, each in zip(arms, rewards, strict=True) if each is not None}
+        assert self.insist(lambda: self.engine.reward(id, given)).outcome in ("applied", "repeated")
+        self.paid[id] = {**self.paid.get(id, {}), **given}
+
     def submit(self, ids: list[str]) -> None:
         requests = [*(Decide("home", f"w{k}", id) for k, id in enumerate(ids)), *(Reward(id, 0.25) for id in ids)]
         answers = self.insist(lambda: self.engine.submit(requests))
@@ -194,6 +209,11 @@ class Session:
         self.submit(["d", "ee", "fff"])
         self.decide("other", "x")
         insist(lambda: self.engine.reward("x", [0.5, 0.5]))
+        insist(lambda: self.engine.create("row", arms=(*ARMS, "cyd"), reward_wait=60, default_reward=0.5))
+        for id in ("s", "ss", "sss"):
+            self.show(id)
+        self.pay("s", 1.0, 0.25)
+        self.pay("ss", None, 0.75)
         position = insist(lambda: self.engine.experiment("other").position)
         self.decide("other", "y")
         insist(lambda: self.engine.rollback("other", position))
@@ -203,6 +223,7 @@ class Session:
         self.reopen()
         insist(lambda: self.engine.set_alpha("other", 0.5))
         self.reward("ccc", 0.125)
+        self.pay("ss", 0.5, 0.75)
         insist(lambda: self.engine.erase("other", "v1"))
         self.now += 61
         insist(self.engine.expire)
@@ -228,6 +249,15 @@ class Session:
                     assert self.engine.decide("home", receipt.context, id) == receipt
             for id, value in self.rewarded.items():
                 assert self.engine.reward(id, value) == Outcome("repeated")
+            row = self.engine.experiment("row")
+            assert (row.decisions, row.rewards, row.defaulted, row.pending) == (3, 2, 1, 0)
+            paid = [*self.paid.values(), dict.fromkeys(self.slates["sss"].arms, 0.5)]
+            for arm, amount in row.cumulative_rewards.items():
+                assert amount == sum(each.get(arm, 0.0) for each in paid)
+            for id, slate in self.slates.items():
+                assert self.engine.decide("row", slate.context, id, k=2) == slate
+            for id, given in self.paid.items():
+                assert self.engine.reward(id, given) == Outcome("repeated")
             assert self.engine.health()["ready"]
             self.reopen()
         self.engine.verify()
