@@ -1,8 +1,8 @@
 """A random search over what callers may do with a policy, for distributions that are none.
 
 A case is a policy with random settings and some dozens of calls: rounds with rewards from 5e-324 to 1 and features from
-1e-170 to 1e50, masks, rewards that come late, in any order or never, decisions from elsewhere, arms that come and go,
-other alphas, snapshots. After every call
+1e-170 to 1e50, masks, rewards that come late, in any order or never, decisions from elsewhere, rewards of others, arms
+that come and go, other alphas, snapshots. After every call
 
 - the distribution of a context is one: entries in [0, 1] that sum to 1, and keep the floors;
 - the policy's own decisions are taken; another's are, or are refused by name and change nothing;
@@ -239,6 +239,16 @@ class Case(searching.Case):
         made = Decision if features is None else partial(DescribedDecision, features=features)
         self.update(made(context, arm, propensity, p), t, "decision.propensity")
 
+    def observe(self, t: int) -> None:
+        """A decision of somebody else."""
+        rng, policy, shown = self.rng, self.policy, self.shown()
+        context, arm = int(rng.integers(policy.n_contexts)), int(rng.integers(policy.n_arms))
+        reward = float(rng.choice([self.rewards(policy.n_arms, t)[arm], *SIZES, 0.0]))
+        self.note(f"policy.observe({context}, {arm}, {reward!r}, **{shown!r})")
+        learned = self.call(lambda each: each.observe(context, arm, reward, **shown))
+        self.expect(learned is bool(arm in policy.live_arms), f"learned from others: {learned}")
+        self.expect(policy.trust is None or 0.0 <= policy.trust <= 0.97, f"trust is {policy.trust}")
+
     def set_alpha(self, t: int) -> None:
         alpha = float(self.rng.choice(ALPHAS))
         self.note(f"policy.set_alpha({alpha})")
@@ -269,14 +279,16 @@ class Case(searching.Case):
 
     STEPS = ((play, 20), (begin, 6), (settle, 6), (foreign, 2), (set_alpha, 1), (retire, 1), (grow, 1), (save, 4))
 
-    def steps(self, name: str, feedback: str | None = None, *, features: bool = False) -> None:
+    OBSERVING = (*STEPS, (observe, 12))
+
+    def steps(self, name: str, feedback: str | None = None, *, features: bool = False, others: bool = False) -> None:
         """Random calls, one after the other."""
         rng = self.rng
         self.policy, self.copy, self.waiting = self.make(name, feedback, features=features), None, []
         self.scale = float(rng.choice([1.0, 1e100, *SIZES]))
         (what, self.rewards), (which, self.features) = rewards_of(rng), features_of(rng)
         self.note(f"rewards: {what}, times {self.scale:g}; features: {which}")
-        acts, weights = zip(*self.STEPS, strict=True)
+        acts, weights = zip(*(self.OBSERVING if others else self.STEPS), strict=True)
         for t in range(max(1, int(self.size * rng.choice([5, 20, 80])))):
             step = acts[rng.choice(len(acts), p=np.array(weights) / sum(weights))]
             step(self, t)
@@ -332,6 +344,8 @@ Case.kinds = KINDS = {
     "adaptive bandit": partial(Case.steps, name="alpha-fair-adaptive", feedback="bandit"),
     "adaptive full": partial(Case.steps, name="alpha-fair-adaptive", feedback="full"),
     "features bandit": partial(Case.steps, name="alpha-fair-adaptive", feedback="bandit", features=True),
+    "others": partial(Case.steps, name="alpha-fair-adaptive", feedback="bandit", others=True),
+    "others, features": partial(Case.steps, name="alpha-fair-adaptive", feedback="bandit", features=True, others=True),
     "features full": partial(Case.steps, name="alpha-fair-adaptive", feedback="full", features=True),
     "alpha-fair": partial(Case.steps, name="alpha-fair"),
     "alpha-fair-bandit": partial(Case.steps, name="alpha-fair-bandit"),

@@ -118,6 +118,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "two sides": {"context_weight": 0.4},
     "two sides, alpha 2": {"context_weight": 0.4, "alpha": 2.0},
+    "a promise to contexts": {"context_share": 0.4},
     "floors of groups": {"groups": Groups(["a", "b", "a", "b"], pull_floor={"a": 0.4})},
 }
 

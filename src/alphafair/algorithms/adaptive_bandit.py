@@ -789,7 +789,7 @@ TWO_SIDED = replace(
     sides_changed=find_scarcest,
 )
 PROMISE = replace(
-    TWO_SIDED, layout=Layout(S, N2, A, K3, C3, T2, P2, only_with_groups="earned"), carry=carry_with_promise
+    TWO_SIDED, layout=replace(TWO_SIDED.layout, context_scalars=K3, contexts=C3), carry=carry_with_promise
 )
 
 

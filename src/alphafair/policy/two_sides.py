@@ -141,7 +141,7 @@ class TwoSided(BasePolicy):
     @staticmethod
     def _check_room(share: float, left: float) -> None:
         """Raise for a promise that floors leave no room for."""
-        if share >= left:
+        if share > 0.0 and share >= left:
             repair = "Lower the floors or the share."
             raise InvalidArgument("context_share", f"below {left:.3g}, what the floors leave", share, repair)
 
