@@ -217,9 +217,9 @@ class NewTerms(TypedDict, total=False):
     salt: str | None
     context_weight: float | None
     context_share: float | None
+    arm_features: dict[str, dict[str, Any]] | None  # by arm and name; arms that are left out stay
     reward_wait: float | None
     default_reward: float | None
-    arm_features: dict[str, dict[str, Any]] | None  # by arm and name; arms that are left out stay
 
 
 class ChangeRecord(NamedTuple):
