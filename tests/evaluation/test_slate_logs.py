@@ -29,6 +29,7 @@ from alphafair.evaluation import (
 )
 from alphafair.evaluation.optima import survey
 from alphafair.values.log_table import EXPORTED_SLATES
+from benchmarks import compare_obp
 from tests import naive_slates
 
 DATA = Path("tests/fixtures")
@@ -382,3 +383,41 @@ def test_open_bandit_as_published() -> None:
     ):
         found = evaluate(log, policy, 0.5, estimator=estimator, n_replicates=100)
         assert found.reward_per_round.value == pytest.approx(value, rel=1e-9)
+
+
+class Published:
+    """The estimators of obp 0.4.1, from their formulas; as there, weights are pi(a)/pscore at the slot of a round."""
+
+    class InverseProbabilityWeighting:
+        def estimate_policy_value(self, **given: Any) -> float:
+            reward, weights, _, _ = self.parts(**given)
+            return float((weights * reward).mean())
+
+        def parts(self, reward: Any, action: Any, pscore: Any, action_dist: Any, **model: Any) -> Any:
+            rows, chosen = np.arange(len(reward)), action_dist[:, :, 0]
+            (q,) = (each[:, :, 0] for each in model.values())
+            return reward, chosen[rows, action] / pscore, (chosen * q).sum(axis=1), q[rows, action]
+
+    class SelfNormalizedInverseProbabilityWeighting(InverseProbabilityWeighting):
+        def estimate_policy_value(self, **given: Any) -> float:
+            reward, weights, _, _ = self.parts(**given)
+            return float((weights * reward / weights.mean()).mean())
+
+    class DoublyRobust(InverseProbabilityWeighting):
+        def estimate_policy_value(self, **given: Any) -> float:
+            reward, weights, expected, factual = self.parts(**given)
+            return float((expected + weights * (reward - factual)).mean())
+
+
+@pytest.mark.parametrize(("own", "other"), [("random", "bts"), ("bts", "random")])
+def test_the_numbers_of_obp(own: str, other: str) -> None:
+    """What `python -m benchmarks.compare_obp` compares with the package itself: ips, snips and dr, of three slots."""
+    logs = {
+        name: Log.from_table(DATA / f"open-bandit-men-{name}.parquet", **compare_obp.COLUMNS) for name in (own, other)
+    }
+    assert logs[own].n_contexts == 3
+    found = list(compare_obp.compared(Published, logs[own], logged_policy(logs[other])))
+    assert [name for name, _, _ in found] == ["ips", "snips", "dr"]
+    for _, ours, theirs in found:
+        assert ours == pytest.approx(theirs, rel=compare_obp.AGREEMENT)
+    assert len({round(ours, 9) for _, ours, _ in found}) == 3
