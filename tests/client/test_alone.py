@@ -25,7 +25,7 @@ from tests.misbehaving import DRAWN, answer, scripted
 
 CLIENT = ROOT / "client"
 PROJECT = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]
-MOST_BYTES, MOST_MODULES, MOST_MEMORY = 1_200_000, 220, 30_000  # installed; imported; kilobytes
+MOST_BYTES, MOST_MODULES, MOST_MEMORY = 1_250_000, 220, 30_000  # installed: 1.2 MB; imported; kilobytes
 
 USE = """
 import asyncio, importlib.util, json, sys

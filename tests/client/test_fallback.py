@@ -199,7 +199,19 @@ def test_the_arm_is_the_incumbents_or_one_that_is_available(stub: Stub, client: 
     with client(stub.url, fallback="ada") as shop:
         assert shop.decide("home", "v", available=["ada", "ben"]).arm == "ada"
         assert shop.decide("home", "v", available=["ben", "cyd"]).arm == "ben"
-        assert shop._fallback._arm("home", {"context": "v", "incumbent": "cyd"}) == "cyd"
+        shown = shop.decide("home", "v", incumbent="cyd", incumbent_propensity=0.25, unit="u", available=["ada"])
+        assert shown.arm == "cyd"
+        stub.is_up()
+        assert shop.flush()
+        told = {"propensity": 0.25, "unit": "u"}
+        assert told.items() <= next(item for item in stub.recorded() if item["id"] == shown.id).items()
+    stub.is_down()
+    with client(stub.url) as shop:  # without a fallback of the client
+        assert shop.decide("home", "v", incumbent="cyd").arm == "cyd"
+        found = shop.decide_many("home", ["v", "w"], incumbent=["ben", "cyd"])
+        assert [each.arm for each in found] == ["ben", "cyd"]
+        with pytest.raises(ConnectionError):
+            shop.decide_many("home", ["v", "w"], incumbent=["ben", None])
 
 
 @pytest.mark.parametrize(
@@ -327,10 +339,7 @@ def test_a_new_arm_of_the_incumbent_is_shown_and_not_logged(stub: Stub, caplog: 
     stub.answers["decisions"] = refused(404, "unknown_arm", "incumbent")
     with Client(stub.url, retries=0) as shop, caplog.at_level(logging.WARNING, "alphafair_client"):
         for _ in range(2):
-            terms = shop._terms(1.0)
-            item = {"context": "v", "id": "x", "incumbent": "new"}
-            call = fallback.sending.call(terms, fallback.api.DECIDE, {"context": "v", "id": "x"}, name="home")
-            shown = shop._run(shop._fallback.decide("home", item, call))
+            shown = shop.decide("home", "v", incumbent="new")
             assert (shown.arm, shown.source) == ("new", "fallback")
             assert shop.reward(shown.id, 1.0, experiment="home") == Outcome("unknown")
         assert (shop.queued, shop.dropped, len(caplog.records), stub.sent_to("rewards")) == (0, 2, 1, [])

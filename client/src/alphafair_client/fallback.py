@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -49,6 +49,15 @@ def _if_outage(problem: Problem | None) -> Problem | None:
     if problem is not None and not is_outage(problem):
         raise problem
     return problem
+
+
+def _is_new(problem: Problem | None) -> bool:
+    """Whether the experiment lacks the incumbent's arm."""
+    return isinstance(problem, ServiceError) and (problem.code, problem.argument) == ("unknown_arm", "incumbent")
+
+
+def _bodies(items: Sequence[bytes | ServiceError]) -> list[Any]:
+    return [json.loads(item) if isinstance(item, bytes) else None for item in items]
 
 
 def is_refused(problem: Problem) -> bool:
@@ -281,28 +290,17 @@ class Fallback:
         return (yield from self._unless_broken(call, lambda problem: self._receipt(experiment, item, problem)))
 
     def decide_many(self, experiment: str, items: Sequence[bytes | ServiceError], call: Call[list[Any]]) -> Call[Any]:
-        """Make decisions; in an outage, show arms for those that have one to fall back on."""
-        bodies = [None if isinstance(item, ServiceError) else json.loads(item) for item in items]
-
-        def result_of(body: dict[str, Any] | None, item: bytes | ServiceError, found: Any) -> Any:
-            if body is None or isinstance(found, tuple) or not self._has_arm(body):
-                return item if body is None else found
-            try:
-                return self._receipt(experiment, body, found)
-            except (ServiceError, ConnectionError) as problem:
-                return problem
-
-        if all(body is None or self._has_arm(body) for body in bodies):
-            call = self._unless_broken(call, lambda problem: [_if_outage(problem)] * len(items))
-        results = yield from call
-        return [result_of(*each) for each in zip(bodies, items, results, strict=True)]
+        """Make decisions; in an outage, show arms if all of them have one to fall back on."""
+        bodies = _bodies(items)
+        if not all(body is None or self._has_arm(body) for body in bodies):
+            return (yield from call)
+        return (yield from self._many(call, items, lambda k, problem: self._receipt(experiment, bodies[k], problem)))
 
     def report(self, kind: str, experiment: str, body: Mapping[str, Any], call: Call[Outcome]) -> Call[Outcome]:
         """Send a reward or an activation; if its decision is queued, or nobody answers, keep it."""
-        if known := self._merged(kind, experiment, body):
-            return known
-        if not self._in_use:
-            return (yield from call)
+        known = self._merged(kind, experiment, body)
+        if known is not None or not self._in_use:
+            return known or (yield from call)
         found: Outcome = yield from self._unless_broken(
             call, lambda problem: self._kept(kind, experiment, body, problem)
         )
@@ -317,16 +315,30 @@ class Fallback:
         """Send rewards; keep those whose decisions are queued, and all in an outage."""
         if not self._in_use:
             return (yield from call(items))
-        bodies: list[Any] = [json.loads(item) if isinstance(item, bytes) else None for item in items]
-        results: list[Any] = [body and self._merged(REWARD, experiment, body) for body in bodies]
-        left = [k for k, outcome in enumerate(results) if outcome is None and bodies[k] is not None]
+        bodies = _bodies(items)
+        known = [body and self._merged(REWARD, experiment, body) for body in bodies]
+        left = [k for k, outcome in enumerate(known) if outcome is None]
+        found: Iterator[Any] = iter(())
         if left:
-            sent = call([items[k] for k in left])
-            found = yield from self._unless_broken(sent, lambda problem: [_if_outage(problem)] * len(left))
-            for k, result in zip(left, found, strict=True):
-                fails = result is None or (isinstance(result, Problem) and is_outage(result))
-                results[k] = self._kept(REWARD, experiment, bodies[k], result) if fails else result
-        return [item if body is None else result for item, body, result in zip(items, bodies, results, strict=True)]
+            sent = [items[k] for k in left]
+
+            def kept(k: int, problem: Problem | None) -> Outcome:
+                return self._kept(REWARD, experiment, bodies[left[k]], problem)
+
+            found = iter((yield from self._many(call(sent), sent, kept)))
+        return [next(found) if outcome is None else outcome for outcome in known]
+
+    def _many(
+        self, call: Call[list[Any]], items: Sequence[Any], otherwise: Callable[[int, Problem | None], Any]
+    ) -> Call[list[Any]]:
+        """Make a call of many items; `otherwise` answers those that are not sent, or fail."""
+        found: list[Any] = yield from self._unless_broken(call, lambda problem: [_if_outage(problem)] * len(items))
+        for k, (item, result) in enumerate(zip(items, found, strict=True)):
+            if isinstance(item, ServiceError):
+                found[k] = item
+            elif result is None or (isinstance(result, Problem) and (is_outage(result) or _is_new(result))):
+                found[k] = otherwise(k, result)
+        return found
 
     def _unless_broken(self, call: Call[Any], otherwise: Callable[[Problem | None], Any]) -> Call[Any]:
         """Make a call, unless too many have failed; `otherwise` answers what is not made, or fails."""
@@ -352,7 +364,7 @@ class Fallback:
 
     def _receipt(self, experiment: str, item: Mapping[str, Any], problem: Problem | None) -> Receipt:
         """The receipt of an arm that is shown without the service; a problem that is no outage is raised."""
-        is_new = isinstance(problem, ServiceError) and (problem.code, problem.argument) == ("unknown_arm", "incumbent")
+        is_new = _is_new(problem)
         if not is_new:
             _if_outage(problem)
         context, arm = item["context"], self._arm(experiment, item)
@@ -383,6 +395,8 @@ class Fallback:
         """Add a reward or an activation to its decision, if that is queued."""
         if body["id"].startswith(UNLOGGED):
             return Outcome("unknown")
+        if not self._in_use:
+            return None
         with self.queue.lock():
             entry = self.queue.find(experiment, body["id"])
             if entry is None:
