@@ -161,6 +161,9 @@ def experiment(draw: random.Random, name: str) -> dict[str, Any]:
         "period_start": lambda: draw.choice(DATES),
         "carry": lambda: draw.choice([0, 5e-324, 0.5, 1 - 2**-53, 1, number(draw)]),
         "settings": lambda: setting(draw, policy),
+        "mode": lambda: draw.choice(["live", "watch", "share"]),
+        "share": lambda: draw.choice([5e-324, 0.5, 1 - 2**-53, number(draw)]),
+        "salt": lambda: label(draw),
     }
     for field in draw.sample(list(optional), draw.choice((0, 1, 1, 2, 3))):
         body[field] = optional[field]()
@@ -170,9 +173,26 @@ def experiment(draw: random.Random, name: str) -> dict[str, Any]:
         body["period"] = draw.choice([60, "1d", "1d", "1w", 1e9])
     if "default_reward" in body and draw.random() < 0.9:
         body["reward_wait"] = 1
+    if body.get("mode") == "share" and draw.random() < 0.9:
+        body["share"] = draw.choice([0.2, 0.5, 1e-9])
     if draw.random() < 0.1:
         body[draw.choice([*optional, "name", "arms", "policy", "more"])] = any_value(draw)
     return body
+
+
+def terms(draw: random.Random, names: list[str]) -> dict[str, Any]:
+    """Terms to change, mostly valid."""
+    given = {
+        "groups": lambda: draw.choice([None, {name: draw.choice("pqr") for name in names}, {names[0]: label(draw)}]),
+        "entitlements": lambda: draw.choice([None, {draw.choice(["p", "q", *names]): number(draw)}]),
+        "pull_floor": lambda: draw.choice([None, 0.1, 1e-9, {"p": 0.2}, {names[0]: 0.3}, number(draw)]),
+        "reward_wait": lambda: draw.choice([None, 1e-6, 1, 1e9, number(draw)]),
+        "default_reward": lambda: draw.choice([None, 0, number(draw)]),
+        "mode": lambda: draw.choice([None, "live", "watch", "share"]),
+        "share": lambda: draw.choice([None, 0.1, 0.9, number(draw)]),
+        "salt": lambda: draw.choice([None, "s", label(draw)]),
+    }
+    return {name: given[name]() for name in draw.sample(list(given), draw.choice((1, 1, 2, 3)))}
 
 
 def change(draw: random.Random, names: list[str], position: int) -> dict[str, Any]:
@@ -189,8 +209,10 @@ def change(draw: random.Random, names: list[str], position: int) -> dict[str, An
         "period": lambda: {"period": draw.choice(DURATIONS)},
         "period_start": lambda: {"period": draw.choice([60, "1d", "1w", 1e9]), "period_start": draw.choice(DATES)},
         "carry": lambda: {"period": "1d", "carry": number(draw)},
+        "terms": lambda: {"terms": terms(draw, names)},
+        "mode": lambda: {"terms": {"mode": "share", "share": draw.choice([0.2, 0.8])}},
     }
-    body = changes[draw.choice([*changes, "period_start", "period_start"])]()
+    body = changes[draw.choice([*changes, "period_start", "terms", "terms"])]()
     if draw.random() < 0.1:
         body[draw.choice([*body, "alpha", "period", "more"])] = any_value(draw)
     return body
@@ -244,6 +266,12 @@ class World:
             body["deferred"] = True
         if draw.random() < 0.3:
             body["k"] = draw.choice([1, 2, 2, 3, 7, 1000, number(draw)])
+        if draw.random() < (0.3 if made["mode"] == "live" else 0.95):
+            body["incumbent"] = draw.choice([*made["arms"], *made["arms"], label(draw)])
+        if draw.random() < 0.2:
+            body["incumbent_propensity"] = draw.choice([5e-324, 0.5, 1, number(draw)])
+        if draw.random() < 0.4:
+            body["unit"] = draw.choice(["u", "v", label(draw)])
         if draw.random() < 0.1:
             body[draw.choice([*body, "available", "more"])] = any_value(draw)
         one = self.send("POST", f"{path}/decisions", body)

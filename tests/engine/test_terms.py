@@ -267,8 +267,9 @@ def test_numbers_of_arms_are_not_those_of_groups(engine: Engine) -> None:
 
 def test_a_policy_without_groups_keeps_its_other_terms(engine: Engine) -> None:
     engine.create("plain", arms=ARMS, policy="uniform")
-    with pytest.raises(RequestError, match="uniform does not support groups"):
-        engine.set_terms("plain", groups=NAMED)
+    for terms in ({"groups": NAMED}, {"entitlements": None}, {"pull_floor": 0.0}, {"pull_floor": None}):
+        with pytest.raises(RequestError, match="uniform does not support groups"):
+            engine.set_terms("plain", **terms)  # type: ignore[typeddict-item]
     with pytest.raises(RequestError, match="context_weight must be left as it is: uniform is fair to arms alone"):
         engine.set_terms("plain", context_weight=0.5)
     with pytest.raises(RequestError, match="context_weights must be left out"):

@@ -28,6 +28,7 @@ COMMANDS = {  # in the order of the help, which needs no imports
     "verify": "Prove that an engine's log leads to its state.",
     "history": "List who changed an experiment, when and how.",
     "export": "Write an experiment's decisions as a table.",
+    "forecast": "Estimate what fair policies would have earned, from an experiment's log.",
     "observe": "Record the decisions of a log in an experiment, which learns from them.",
     "backup": "Copy an engine's file or database into a new file, while it is in use.",
     "restore": "Make a new file or database from a backup, verified.",
@@ -41,6 +42,7 @@ COMMANDS = {  # in the order of the help, which needs no imports
 EXTRAS = {  # of the commands that need more than typer; `export` needs polars alone, which two extras have
     **dict.fromkeys(("reproduce", "arena", "notions", "simulate", "offline", "evaluate", "frontier", "doctor"), "lab"),
     "observe": "lab",
+    "forecast": "service",
     "serve": "service",
 }
 

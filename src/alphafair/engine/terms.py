@@ -86,6 +86,7 @@ def _entitlements(experiment: Experiment, value: Any, new: Fields) -> Any:
 
 def _pull_floor(experiment: Experiment, value: Any, new: Fields) -> Any:
     """Return one floor for all arms, or floors of groups by label, or of arms in their order; None for 0."""
+    _present(experiment)
     if value is None or not isinstance(value, Mapping):
         return None if value is None else validate.number("pull_floor", value, low=0.0, high=1.0)
     labels = _labels_of(experiment, new)

@@ -37,6 +37,7 @@ from alphafair.service.page.messages import (
     SignIn,
     WhatIfQuery,
 )
+from alphafair.service.page.sentences import evaluated
 from alphafair.service.page.watchers import ALL, index_answer, visible
 from alphafair.service.sessions import Session, cookie, is_own_page, is_secure, token_of
 from alphafair_client.api import EVALUATE, Curve, Endpoint, EvaluationQuery, Keys, PresentPoint, WhatIfAnswer
@@ -47,11 +48,6 @@ if TYPE_CHECKING:
 
 LEAST_REWARDS: Final = 100  # rewarded decisions for a curve
 MOST_ROUNDS: Final = 50_000  # of them that are used: the latest
-A_SHARE: Final = "A share of 5% will tell."
-NO_PROPENSITIES: Final = (  # nothing that divides by them can be computed
-    "No propensities were sent with these decisions, so what another policy would have earned cannot be said; its "
-    f"learning has begun. {A_SHARE}"
-)
 GROWN, GROWN_SECONDS = 1.1, 60.0  # a curve is computed again once the log is so many times as long, and so much older
 UNESCAPED: Final = "-_.!~*'()"  # by encodeURIComponent, besides letters and digits
 ETAGS: Final = re.compile(rb'"[^"]*"')  # in a list; weak ones are compared like strong ones
@@ -270,21 +266,8 @@ async def _evaluated(service: Service, request: Request, name: str, source: str 
     if last.status == "failed":
         return answer("failed", f"The curve could not be computed: {last.problem}", before)
     if last.result["curve"] is None:
-        return answer("no propensities", NO_PROPENSITIES, last.result)
-    return answer("ready", _sentence(last.result, last.job), last.result)
-
-
-def _sentence(found: Mapping[str, Any], job: WhatIfJob) -> str:
-    """What a curve was computed from, and what it cannot say."""
-    used, without = found["curve"]["rounds"], found["without"]
-    latest = "" if used + without >= job.rewards else "latest "
-    whose = "of this experiment" if job.source is None else f"of {job.source}"
-    sentence = f"From the {latest}{used:,} rewarded decisions {whose}."
-    if without:
-        sentence += f" {without:,} others came without propensities, and are left out."
-    if job.source is not None and found["curve"]["verdict"] == "do not use":
-        sentence += f" {A_SHARE}"
-    return sentence
+        return answer("no propensities", evaluated(last.result, last.job), last.result)
+    return answer("ready", evaluated(last.result, last.job), last.result)
 
 
 def _curve(found: Mapping[str, Any]) -> Curve:

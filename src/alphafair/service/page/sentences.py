@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from alphafair.engine.changes import CHANGES
+from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.terms import TERMS
 from alphafair.service.keys import ROLES
 
@@ -23,3 +25,27 @@ def embedded() -> dict[str, object]:
     """What the HTML of every view has of this."""
     roles = {role: row.may for role, row in ROLES.items()}
     return {"roles": roles, "guarantees": GUARANTEES, "signing_out": SIGNING_OUT}
+
+
+# evaluations
+
+A_SHARE: Final = "A share of 5% will tell."
+NO_PROPENSITIES: Final = (  # nothing that divides by them can be computed
+    "No propensities were sent with these decisions, so what another policy would have earned cannot be said; its "
+    f"learning has begun. {A_SHARE}"
+)
+
+
+def evaluated(found: Mapping[str, Any], job: WhatIfJob) -> str:
+    """Return what a price of fairness was computed from, and what it cannot say."""
+    if found["curve"] is None:
+        return NO_PROPENSITIES
+    used, without = found["curve"]["rounds"], found["without"]
+    latest = "" if used + without >= job.rewards else "latest "
+    whose = "of this experiment" if job.source is None else f"of {job.source}"
+    sentence = f"From the {latest}{used:,} rewarded decisions {whose}."
+    if without:
+        sentence += f" {without:,} others came without propensities, and are left out."
+    if job.source is not None and found["curve"]["verdict"] == "do not use":
+        sentence += f" {A_SHARE}"
+    return sentence
