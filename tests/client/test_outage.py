@@ -17,7 +17,7 @@ pytestmark = pytest.mark.compiled  # services in processes of their own, where n
 
 
 def test_every_arm_that_is_shown_in_an_outage_is_in_the_log_once(tmp_path: Path) -> None:
-    options = ["--seconds", "0.7", "--around", "0.5", "--threads", "3", "--kills", "1"]
+    options = ["--seconds", "0.7", "--around", "0.5", "--threads", "3", "--kills", "1", "--most-slow", "1"]
     command = [sys.executable, "-m", "benchmarks.outage", str(tmp_path / "outage"), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=os.environ)
     assert done.returncode == 0, done.stdout + done.stderr
