@@ -594,6 +594,15 @@ class EngineAndModel(RuleBasedStateMachine):
         self.model.experiments[name].alpha = alpha
         self.model.change(self.model.experiments[name])
 
+    @rule(name=NAMES, wait=st.sampled_from((None, 15.0, 60.0, 100.0)), place=st.integers(0, 2))
+    def set_wait(self, name: str, wait: float | None, place: int) -> None:
+        """Another waiting time holds for decisions that wait already."""
+        experiment = self.model.experiments[name]
+        default = None if wait is None else (None, experiment.low, experiment.high)[place]
+        self.engine.set_terms(name, reward_wait=wait, default_reward=default)
+        experiment.wait, experiment.default = None if wait is None else int(wait * 1e6), default
+        self.model.change(experiment)
+
     @rule(name=NAMES, pause=st.sampled_from((True, False, False)))
     def pause_or_resume(self, name: str, pause: bool) -> None:
         (self.engine.pause if pause else self.engine.resume)(name)
