@@ -238,10 +238,12 @@ class RequestHandler:
         if experiment.paused:
             raise RequestError("paused", "experiment", "one that is not paused", name, "Resume it first.")
         part, shown_by_incumbent, place = batch.part(experiment), None, None
-        if incumbent is not None or incumbent_propensity is not None or experiment.settings.mode != "live":
-            shown_by_incumbent = _checked_incumbent(experiment, incumbent, incumbent_propensity, k)
-        if unit is not None or experiment.has_sides or part.sources:
-            place = place_of(label if unit is None else checked_label("unit", unit), experiment.salt)
+        has_sides = experiment.has_sides or part.sources
+        if has_sides or incumbent is not None or incumbent_propensity is not None or unit is not None:
+            if incumbent is not None or incumbent_propensity is not None or experiment.settings.mode != "live":
+                shown_by_incumbent = _checked_incumbent(experiment, incumbent, incumbent_propensity, k)
+            of = label if unit is None else checked_label("unit", unit)
+            place = place_of(of, experiment.salt) if has_sides else None
         described = columns = None
         if features is not None or experiment.has_features:
             described, columns = experiment.described(features)
@@ -265,7 +267,7 @@ class RequestHandler:
         among = None if mask is None else packed(mask)
         if id is None:
             id = self.ids.next()
-        bucket = place.bucket if place is not None and (experiment.has_sides or part.sources) else None
+        bucket = None if place is None else place.bucket
         key, tie = experiment.key, checksum(experiment.key, number, label, id, described, bucket, unit)
         # nothing is refused from here on
         if grown is not None:
