@@ -320,7 +320,7 @@ def test_nothing_positive_was_earned_yet() -> None:
     ],
 )
 def test_what_a_log_is_worth(log: str, early: tuple[float, float], late: tuple[float, float]) -> None:
-    """A small part of what tools/measure_others.py measures; a policy that believed the liar would lose 20 points."""
+    """A small part of what tools/measure_others.py measures."""
     gained = np.zeros(2)
     for seed in range(2):
         before, own = measure_others.world("stationary", seed)

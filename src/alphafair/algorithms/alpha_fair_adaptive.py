@@ -93,6 +93,9 @@ class AlphaFairAdaptive(TwoSided):
     the predictor shows each arm that is clearly behind about five times as often. The theorem holds for rewards in
     order, without masks, and for a fixed set of arms.
 
+    With bandit feedback it also learns from decisions of others, with `observe` and `observe_log`; accounts and
+    theorems are those of its own decisions. See docs/howto/learn_from_others.md.
+
     Arms that it avoids are shown rarely: the least propensity is 0.005 gamma/n with gamma = 0.3 sqrt(n/t) in round t.
     If the log will be used to evaluate other policies, pass `groups=Groups(pull_floor=0.002)`;
     docs/howto/evaluate_a_log.md has what a floor costs and what it is worth.
