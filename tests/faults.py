@@ -21,6 +21,7 @@ import queue
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,11 @@ Ack = tuple[str, float]
 def value_of(id: str) -> float:
     """The reward of a decision: sixteenths, whose sums are exact in any order."""
     return zlib.crc32(id.encode()) % 17 / 16
+
+
+def is_slate(id: str) -> bool:
+    """Whether a decision shows two arms, which is every third one of a client."""
+    return int(id.partition("-")[2]) % 3 == 2
 
 
 def free_port() -> int:
@@ -136,12 +142,13 @@ class Client(threading.Thread):
         n = 0
         while not self.stop_event.is_set():
             id = f"{self.number}-{n}"
-            decided = self.ask("decisions", {"context": f"visitor {self.number * 5 + n % 5}", "id": id})
+            decided = self.ask("decisions", self.request(id))
             if decided is None:
                 return
             self.decide(id, decided)
             if self.random.random() < 0.8:
-                given = self.ask("rewards", {"id": id, "reward": value_of(id)})
+                value = dict.fromkeys(decided["arms"], value_of(id)) if is_slate(id) else value_of(id)
+                given = self.ask("rewards", {"id": id, "reward": value})
                 if given is None:
                     return
                 if given["outcome"] not in ("applied", "repeated"):
@@ -150,17 +157,19 @@ class Client(threading.Thread):
             if self.decisions and self.random.random() < 0.1:  # an old request once more, to any node
                 again = self.random.choice(list(self.decisions))
                 self.at = self.random.randrange(len(self.nodes))
-                found = self.ask("decisions", {"context": self.context_of(again), "id": again})
+                found = self.ask("decisions", self.request(again))
                 if found is not None:
                     self.decide(again, found)
             n += 1
             self.stop_event.wait(self.random.uniform(0.0, 2.0 * THINK))
 
-    def context_of(self, id: str) -> str:
-        return f"visitor {self.number * 5 + int(id.partition('-')[2]) % 5}"
+    def request(self, id: str) -> dict[str, Any]:
+        context = f"visitor {self.number * 5 + int(id.partition('-')[2]) % 5}"
+        return {"context": context, "id": id, **({"k": 2} if is_slate(id) else {})}
 
     def decide(self, id: str, answer: dict[str, Any]) -> None:
-        ack = (answer["arm"], answer["propensity"])
+        """Of a slate the first slot is compared, and its bytes by `verify`."""
+        ack = (answer["arms"][0], answer["propensities"][0]) if is_slate(id) else (answer["arm"], answer["propensity"])
         if self.decisions.setdefault(id, ack) != ack:
             self.problems.append(f"decision {id} was {self.decisions[id]}, and is {ack} now")
 
@@ -351,6 +360,11 @@ def report(server: postgres.Server, schema: str, clients: list[Client], faults: 
     decided = server.execute("select id, arm, propensity, position from decision order by position", schema)
     both = "reward r join decision d on d.event = r.decision"
     rewarded = server.execute(f"select d.id, r.reward, r.position from {both}", schema)
+    for id, blob, position in server.execute(
+        "select d.id, r.rewards, r.position from slate_reward r join decision d on d.event = r.decision", schema
+    ):
+        values = set(struct.unpack(f"<{len(blob) // 8}d", blob))
+        rewarded.append((id, values.pop() if len(values) == 1 else None, position))
     there = {id: (ARMS[arm], propensity, position) for id, arm, propensity, position in decided}
     paid = {id: (reward, position) for id, reward, position in rewarded}
     problems = [problem for client in clients for problem in client.problems]
