@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 )
 
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
-from alphafair.engine import Activate, Decide, Outcome, Receipt, RequestError, Reward, SlateReceipt
+from alphafair.engine import Activate, Decide, Observe, Outcome, Receipt, RequestError, Reward, SlateReceipt
 from alphafair.errors import InvalidArgument
 from tests import FULL
 from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, rows_of
@@ -85,6 +85,11 @@ class Decision:
     late: bool = False  # a reward came when it was settled otherwise
     k: int | None = None
     given: dict[str, float] = field(default_factory=dict)  # rewards of a slate that have arrived
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the policy made it."""
+        return isinstance(self.receipt, SlateReceipt) or self.receipt.source is None
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -196,19 +201,23 @@ class Model:
             for decision in self.waiting(experiment)
             if experiment.wait is not None and decision.since + experiment.wait <= self.now(experiment)
         }
+        order = [each for each in order if each in due]  # others were closed because somebody fell back
         assert sorted(order) == sorted(due)
         for decision in (due[each] for each in order):
-            decision.source = "clock"
             default = decision.experiment.default
             settled = "lapsed" if not decision.active else "expired" if default is None else "defaulted"
-            decision.experiment.counted[settled] += 1
-            self.earn(decision, default if decision.active else None)
+            self.close(decision, settled, default if decision.active else None)
         return len(due)
+
+    def close(self, decision: Decision, settled: str, value: float | None = None) -> None:
+        decision.source = "clock"
+        decision.experiment.counted[settled] += decision.is_own
+        self.earn(decision, value)
 
     def earn(self, decision: Decision, value: float | None) -> None:
         """Book a reward; under full information the sum over arms is what can be known, and arm 0 stands for it."""
         experiment = decision.experiment
-        if value is not None:
+        if value is not None and decision.is_own:
             for arm in decision.arms:
                 if arm not in decision.given:
                     experiment.accounts[0 if experiment.full else experiment.arms.index(arm)] += experiment.unit(value)
@@ -217,9 +226,11 @@ class Model:
 
     # requests: each is compared with the engine's answer
 
-    def answered(self, request: Decide | Reward | Activate, answer: Answer) -> None:
+    def answered(self, request: Decide | Observe | Reward | Activate, answer: Answer) -> None:
         if isinstance(request, Decide):
             expected: Any = self.decide(request, answer)
+        elif isinstance(request, Observe):
+            expected = self.observe(request)
         elif isinstance(request, Reward):
             expected = self.reward(request)
         else:
@@ -281,6 +292,51 @@ class Model:
         self.ids.setdefault(receipt.id, {})[experiment.name] = decision
         return receipt
 
+    def observe(self, request: Observe) -> Outcome | str:
+        experiment = self.experiments.get(request.experiment)
+        if experiment is None:
+            return "unknown_experiment"
+        if not isinstance(request.context, str) or not request.context:
+            return "bad_label"
+        if request.arm not in experiment.arms:
+            return "unknown_arm"
+        if not request.source:
+            return "bad_label"
+        if request.propensity is not None and not 0.0 < request.propensity <= 1.0:
+            return "bad_request"
+        if not isinstance(request.instead_of, str | None):
+            return "bad_label"
+        if request.source == "policy" or request.instead_of == request.id:
+            return "bad_request"
+        id, value = request.id or "", request.reward
+        known = self.ids.get(id, {}).get(experiment.name)
+        told = Receipt(id, request.arm, request.propensity, request.context, request.source)
+        if known is not None:
+            same = isinstance(known.receipt, Receipt) and known.receipt._replace(propensity=None)
+            if known.context is None or same != told._replace(propensity=None):
+                return "id_taken"
+            if value is None:
+                return Outcome("repeated")
+            outcome = self.reward(Reward(id, value, experiment.name))
+            return Outcome("recorded") if outcome == Outcome("applied") else outcome
+        if value is not None and (type(value) is not float or not experiment.low <= value <= experiment.high):
+            return "bad_reward"
+        if request.context not in experiment.contexts:
+            experiment.contexts.add(request.context)
+            experiment.n_contexts += 1
+        replaced = self.ids.get(request.instead_of or "", {}).get(experiment.name)
+        seq = self.event(experiment)
+        waits = len(experiment.arms), self.now(experiment), True, seq
+        decision = Decision(seq, experiment, request.context, told, *waits)
+        self.decisions.append(decision)
+        self.ids.setdefault(id, {})[experiment.name] = decision
+        if value is not None:
+            decision.source, decision.value = "client", value
+            self.event(experiment)
+        if replaced is not None and replaced.is_own and replaced.source is None:
+            self.close(replaced, "expired" if replaced.active else "lapsed")
+        return Outcome("recorded")
+
     def find(self, request: Reward | Activate) -> Decision | str | None:
         found = self.ids.get(request.id, {})
         if request.experiment is None:
@@ -298,10 +354,11 @@ class Model:
         experiment = decision.experiment
         if decision.by_arm:
             return self.reward_of_slate(decision, request.reward)
-        if isinstance(request.reward, list) != experiment.full:
+        full = experiment.full and decision.is_own
+        if isinstance(request.reward, list) != full:
             return "bad_reward"
         values = request.reward if isinstance(request.reward, list) else [request.reward]
-        wrong_length = experiment.full and len(values) != decision.n_arms
+        wrong_length = full and len(values) != decision.n_arms
         numbers = all(type(value) is float for value in values)
         if not numbers or wrong_length or not all(experiment.low <= value <= experiment.high for value in values):
             return "bad_reward"
@@ -315,7 +372,7 @@ class Model:
         if not decision.active:
             return "not_activated"
         decision.source, decision.value = "client", values[0]
-        experiment.rewards += 1
+        experiment.rewards += decision.is_own
         self.earn(decision, values[0])
         return Outcome("applied")
 
@@ -401,7 +458,7 @@ class Model:
         for decision in self.waiting(experiment):
             if max(decision.seq, decision.active_seq) > position:
                 decision.source = "rollback"
-                experiment.counted["rolled_back"] += 1
+                experiment.counted["rolled_back"] += decision.is_own
                 self.event(experiment)
 
     def erase(self, experiment: Experiment, context: str) -> None:
@@ -441,7 +498,18 @@ REWARDS = st.tuples(
 ACTIVATIONS = st.tuples(st.just("activate"), PLACES, st.one_of(st.none(), st.none(), NAMES))
 NAMED: tuple[Any, ...] = (7, "nobody", "named-1", "named-2")  # the first is not an id at all
 LAST = len(NAMED)  # the place of the last decision
-ASKED = st.one_of(DECIDES, REWARDS, REWARDS, ACTIVATIONS)
+OBSERVATIONS = st.tuples(
+    st.just("observe"),
+    st.sampled_from([*EXPERIMENTS, *EXPERIMENTS, "nowhere"]),
+    st.sampled_from((*CONTEXTS, *CONTEXTS, *NO_CONTEXTS)),
+    st.sampled_from((*ARMS[:2], *ARMS)),
+    st.sampled_from((None, None, *VALUES, *NO_VALUES)),
+    st.integers(0, 30),
+    st.sampled_from((None, None, 0.5, 1.0, 0.0, 1.5)),
+    st.sampled_from(("incumbent", "incumbent", "history", "policy", "")),
+    st.one_of(st.none(), PLACES),
+)
+ASKED = st.one_of(DECIDES, OBSERVATIONS, REWARDS, REWARDS, ACTIVATIONS)
 
 
 class EngineAndModel(RuleBasedStateMachine):
@@ -462,19 +530,23 @@ class EngineAndModel(RuleBasedStateMachine):
 
     # requests
 
-    def made(self, asked: tuple[Any, ...]) -> Decide | Reward | Activate:
+    def made(self, asked: tuple[Any, ...]) -> Decide | Observe | Reward | Activate:
         """A request; ids are those of receipts, of decisions that may be in the same group, or of nobody."""
         kind, *rest = asked
         if kind == "decide":
             name, context, id, available, deferred, *k = rest
             return Decide(name, context, None if id is None else f"named-{id}", available, deferred, *k)
         ids = [*NAMED, *reversed(self.model.ids)]
+        if kind == "observe":
+            *shown, own, propensity, source, place = rest
+            instead_of = None if place is None else ids[place % len(ids)]
+            return Observe(*shown, f"named-{own}", propensity, source, instead_of=instead_of)
         id = ids[rest[0] % len(ids)]
         if kind == "activate":
             return Activate(id, rest[1])
         value: Any = rest[1]
         decision = self.model.find(Activate(id, rest[2])) if isinstance(id, str) else None
-        if isinstance(decision, Decision) and decision.experiment.full and rest[0] % 7:
+        if isinstance(decision, Decision) and decision.is_own and decision.experiment.full and rest[0] % 7:
             value = [value] * (decision.n_arms - (rest[0] % 11 == 0))
         elif isinstance(decision, Decision) and decision.by_arm and rest[0] % 7:
             arms = [*decision.arms, "nobody"] if rest[0] % 13 == 0 else decision.arms
@@ -506,6 +578,10 @@ class EngineAndModel(RuleBasedStateMachine):
         try:
             if isinstance(request, Decide):
                 answer = self.engine.decide(*request[:5], k=request.k)  # type: ignore[call-overload]
+            elif isinstance(request, Observe):
+                told = request._asdict()
+                shown = [told.pop(name) for name in Observe._fields[:5]]
+                answer = self.engine.observe(*shown, **told)
             elif isinstance(request, Activate):
                 request = request._replace(experiment=None)
                 answer = self.engine.activate(request.id)
@@ -539,7 +615,7 @@ class EngineAndModel(RuleBasedStateMachine):
         (self.crash if crash else self.restart)()
         self.ask([("decide", name, context, None, None, False) for context in contexts[::-1]])
 
-    @rule(asked=st.lists(DECIDES, min_size=2, max_size=6))
+    @rule(asked=st.lists(st.one_of(DECIDES, OBSERVATIONS), min_size=2, max_size=6))
     def decide_some(self, asked: list[tuple[Any, ...]]) -> None:
         self.ask(asked)
 
@@ -665,12 +741,13 @@ class EngineAndModel(RuleBasedStateMachine):
             assert (status.paused, status.alpha) == (experiment.paused, experiment.alpha)
             assert status.policy_version == experiment.version
             assert status.contexts == experiment.n_contexts
-            assert status.decisions == len(mine)
-            assert status.pending == len(model.waiting(experiment))
+            own = [decision for decision in mine if decision.is_own]
+            assert status.decisions == len(own)
+            assert status.pending == sum(decision.is_own for decision in model.waiting(experiment))
             assert status.rewards == experiment.rewards
             counted = ("defaulted", "expired", "lapsed", "rolled_back")
             assert {name: getattr(status, name) for name in counted} == {k: experiment.counted[k] for k in counted}
-            drawn = [arm for decision in mine for arm in decision.arms]
+            drawn = [arm for decision in own for arm in decision.arms]
             assert status.pulls == {arm: drawn.count(arm) for arm in experiment.arms}
             rows = rows_of(engine, LABELS, (experiment.key,))
             assert rows == [(None if d.context is None else d.receipt.id, d.context) for d in mine]

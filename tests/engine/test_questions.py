@@ -458,12 +458,11 @@ def test_exports_and_the_log(tables: Tables) -> None:
         for position in range(0, head.position + 1, 7):
             before = [d.at for d in decisions if d.position <= position]
             assert questions.decision_time(store, head.key, position) == (before[-1] if before else None)
-        rewarded = []
+        rewarded: list[Any] = []
+        of_others: dict[str, list[Any]] = {}
         for d in decisions:
             r = tables.one(Settled, d)
             slots = by_slot(tables, d)
-            if d.decided_by is not None:
-                continue
             if (r and (r.reward is not None or r.rewards is not None)) or any(s.rewards for s in tables.settled(d)):
                 rewards = (None, slots) if r is None else (r.reward, r.rewards)
                 of_decision = (
@@ -476,9 +475,19 @@ def test_exports_and_the_log(tables: Tables) -> None:
                     d.slate,
                     d.event,
                 )
-                rewarded.append((d.context, d.arm, *rewards, *of_decision))
+                mine = rewarded if d.decided_by is None else of_others.setdefault(d.decided_by, [])
+                mine.append((d.context, d.arm, *rewards, *of_decision))
         assert same(questions.rewarded(store, head.key), rewarded)
         assert same(questions.rewarded(store, head.key, 5), rewarded[-5:])
+        for source in ("nobody", *of_others):
+            assert same(questions.rewarded(store, head.key, source=source), of_others.get(source, []))
+        for after, until in parts(head):
+            made_by = {
+                d.position: (d.decided_by, d.bucket)
+                for d in tables.of(Decided, head.key, after, until)
+                if d.decided_by is not None or d.bucket is not None
+            }
+            assert questions.decided_by(store, head.key, after, until) == made_by
 
 
 def log_row(tables: Tables, d: Any) -> FoundRow:
