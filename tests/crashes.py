@@ -32,7 +32,7 @@ from unittest import mock
 
 import numpy as np
 
-from alphafair.engine import Activate, Decide, Engine, Outcome, Receipt, Reward, SlateReceipt
+from alphafair.engine import Activate, Decide, Engine, Observe, Outcome, Receipt, Reward, SlateReceipt
 from alphafair.engine.addresses import is_url, with_schema
 from alphafair.engine.requests import Value
 from alphafair.engine.store.slates import Slate
@@ -55,8 +55,8 @@ STARTED = time.time_ns()
 TINY = (2.0**-1074, 0.0, 2.0**-900, 2.0**-560)  # what decayed rewards become: at first an experiment has no others
 ARMS = ("ada", "ben", "cyd")
 TIMED_REWARDS = """select r.position, r.at, d.arm, r.reward from reward r join decision d on d.event = r.decision
-    where d.experiment = ? order by r.position"""
-Request = Decide | Reward | Activate
+    where d.experiment = ? and d.decided_by is null order by r.position"""
+Request = Decide | Reward | Activate | Observe
 Acks = dict[tuple[str, str], list[Any]]  # by kind and id: what was answered
 
 
@@ -129,9 +129,10 @@ def plan(thread: int, n: int) -> list[list[Request]]:
     deferred = n % 6 == 0
     k = len(ARMS) if name == "slates" else None
     decide = [Decide(name, f"visitor-{zlib.crc32(id.encode()) % 7}", id, None, deferred, k) for id in ids]
+    seen = [Observe(name, f"visitor-{n % 7}", ARMS[n % 3], value_of(id), f"{id}-seen") for id in ids[::2]]
     activate = [Activate(id) for id in ids] if deferred else []
     reward = [Reward(id, reward_of(name, value_of(id))) for id in ids]
-    groups: list[list[Request]] = [[*decide], [*activate], [*reward]]
+    groups: list[list[Request]] = [[*decide, *seen], [*activate], [*reward]]
     if n % 7 == 0:  # everything once more
         groups += groups
     return [group for group in groups if group]
@@ -193,14 +194,14 @@ class Witness:
         kind, id, *answer = json.loads(line)
         before = self.acked.get((kind, id))
         self.counts["acknowledged"] += 1
-        if kind == "Decide" and len(answer) != len(Receipt._fields):
+        if kind == "Decide" and len(answer) not in (len(Receipt._fields), len(SlateReceipt._fields)):
             self.faults.append(f"{kind} {id} was answered {answer}")
             return
         if before is None:
             self.acked[kind, id] = answer
             self.fresh.append((kind, id))
             self.counts["on the disk before they were acknowledged"] += answer == ["repeated"]
-            if kind != "Decide" and answer[0] not in ("applied", "activated", "repeated"):
+            if kind != "Decide" and answer[0] not in ("applied", "activated", "recorded", "repeated"):
                 self.faults.append(f"{kind} {id} was answered {answer}")
         elif answer != (before if kind == "Decide" else ["repeated"]):
             self.faults.append(f"{kind} {id} was answered {before}, then {answer}")
@@ -241,6 +242,13 @@ class Witness:
             if kind == "Decide":
                 found = rows("select propensity, arm, slate from decision where id = ?", (id,))
                 kept = len(found) == 1 and same_decision(answer, *found[0])
+            elif kind == "Observe":
+                found = rows(
+                    """select d.decided_by, r.reward from reward r join decision d on d.event = r.decision
+                    where d.id = ?""",
+                    (id,),
+                )
+                kept = found == [("incumbent", value_of(id))]
             elif kind == "Activate":
                 kept = bool(
                     rows("select 1 from activation r join decision d on d.event = r.decision where d.id = ?", (id,))

@@ -502,11 +502,11 @@ OBSERVATIONS = st.tuples(
     st.just("observe"),
     st.sampled_from([*EXPERIMENTS, *EXPERIMENTS, "nowhere"]),
     st.sampled_from((*CONTEXTS, *CONTEXTS, *NO_CONTEXTS)),
-    st.sampled_from((*ARMS[:2], *ARMS)),
-    st.sampled_from((None, None, *VALUES, *NO_VALUES)),
-    st.integers(0, 30),
-    st.sampled_from((None, None, 0.5, 1.0, 0.0, 1.5)),
-    st.sampled_from(("incumbent", "incumbent", "history", "policy", "")),
+    st.sampled_from((*ARMS[:2] * 4, *ARMS)),
+    st.sampled_from((None, None, *VALUES, *VALUES, *NO_VALUES[:2])),
+    st.one_of(st.integers(0, 30), st.integers(100, 400)),
+    st.sampled_from((*(None, None, 0.5, 1.0) * 3, 0.0, 1.5)),
+    st.sampled_from((*("incumbent", "incumbent", "history") * 3, "policy", "")),
     st.one_of(st.none(), PLACES),
 )
 ASKED = st.one_of(DECIDES, OBSERVATIONS, REWARDS, REWARDS, ACTIVATIONS)
@@ -539,6 +539,8 @@ class EngineAndModel(RuleBasedStateMachine):
         ids = [*NAMED, *reversed(self.model.ids)]
         if kind == "observe":
             *shown, own, propensity, source, place = rest
+            waiting = [d.receipt.id for d in self.model.decisions if d.source is None and d.experiment.name == rest[0]]
+            ids = [7, "nobody", *waiting * 5, *self.model.ids]
             instead_of = None if place is None else ids[place % len(ids)]
             return Observe(*shown, f"named-{own}", propensity, source, instead_of=instead_of)
         id = ids[rest[0] % len(ids)]
