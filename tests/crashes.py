@@ -248,7 +248,7 @@ class Witness:
                     where d.id = ?""",
                     (id,),
                 )
-                kept = found == [("incumbent", value_of(id))]
+                kept = found == [("incumbent", value_of(id.removesuffix("-seen")))]
             elif kind == "Activate":
                 kept = bool(
                     rows("select 1 from activation r join decision d on d.event = r.decision where d.id = ?", (id,))
