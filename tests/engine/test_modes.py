@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from alphafair.engine.state.sides import place_of
 from alphafair.errors import InvalidArgument, Mismatch
 from tests.clocks import Clock
 from tests.engine.test_terms import same_again
-from tests.stores import both_stores, execute, live_state, open_store, rows_of
+from tests.stores import both_stores, execute, is_postgres, live_state, open_store, rows_of
 
 pytestmark = both_stores
 ARMS = ["ada", "ben", "cyd"]
@@ -305,3 +306,24 @@ def test_a_policy_that_failed_can_be_taken_back(engine: Engine) -> None:
     engine.set_terms("home", mode="watch")
     assert decide(engine, "v", "cyd").arm == "cyd"
     assert engine.experiment("home").sides is not None
+
+
+def test_two_nodes_give_a_unit_the_same_side(tmp_path: Path, clock: Clock) -> None:
+    """Each splits by itself; both follow the other's terms, and count the same sides."""
+    if not is_postgres():
+        pytest.skip("a file has one writer")
+    one, two = (Engine(open_store(tmp_path / "shared.db"), seed=seed, clock=clock) for seed in (1, 2))
+    one.create("home", arms=ARMS, mode="watch")
+    decide(two, UNITS[0])
+    one.set_terms("home", mode="share", share=0.3)
+    for k, unit in enumerate(UNITS[:60]):
+        for node in (one, two)[:: 1 - 2 * (k % 2)]:
+            receipt = decide(node, unit)
+            assert (receipt.source is None) == (place_of(unit, "home").u < 0.3)
+            (two if node is one else one).reward(receipt.id, 0.5, "home")
+    decide(two, "last")
+    decide(one, "last")  # takes in what the other has written
+    decide(two, "last")
+    one.expire()
+    assert one.verify() == two.verify()
+    assert one.experiment("home").sides == two.experiment("home").sides
