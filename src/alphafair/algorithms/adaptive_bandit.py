@@ -79,8 +79,8 @@ from alphafair.math.two_sides import (
     carry_promise,
     carry_sides,
     check_sides,
+    count_round,
     debt_of,
-    pay_context,
     start_sides,
     sum_logs,
     write_prices,
@@ -212,12 +212,13 @@ def write_joint_prices(memory, context):
     settings, slope, peak = memory.settings, memory.arms[A.slope], 0.0
     totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
     money = write_prices(memory.groups, memory.arms, settings, totals, own, memory.scratch[T2.price])
-    for i in range(slope.shape[0]):
-        peak = max(peak, slope[i])
-    scarcest, theta = memory.context_scalars[int(memory.scalars[N2.scarcest])], settings[S.context_weight]
-    of_context = scarcest[K2.context_part] / scarcest[K2.context_account]
-    memory.parts[P2.money] = money
-    memory.parts[P2.joint_peak] = (1.0 - theta) * peak + theta * money * of_context
+    memory.parts[P2.money] = memory.parts[P2.joint_peak] = money
+    if settings[S.fixed_weights] > 0.0:
+        for i in range(slope.shape[0]):
+            peak = max(peak, slope[i])
+        scarcest, theta = memory.context_scalars[int(memory.scalars[N2.scarcest])], settings[S.context_weight]
+        of_context = scarcest[K2.context_part] / scarcest[K2.context_account]
+        memory.parts[P2.joint_peak] = (1.0 - theta) * peak + theta * money * of_context
 
 
 @kernel
@@ -498,7 +499,7 @@ def learn(memory, context, arm, propensity, reward):
         if memory.settings[S.context_share] > 0.0:
             for i in range(memory.scratch.shape[1]):
                 memory.contexts[context, C3.context_totals, i] += memory.scratch[T.predicted, i]
-        pay_context(memory.settings, numbers[N2.weighed :], own[K2.context_account :], reward)
+        count_round(numbers[N2.weighed :], own[K2.context_account :], reward)
         if memory.settings[S.fixed_weights] > 0.0 and context == int(numbers[N2.scarcest]):
             find_scarcest(memory)
     return True

@@ -76,7 +76,8 @@ def joint_welfare(groups, arms, settings, unit, totals, own, money):
     """W_2."""
     alpha, theta, logs = settings[SETTINGS.alpha], settings[SETTINGS.context_weight], totals[TOTALS.context_logs]
     if abs(alpha - 1.0) >= STEEP - 1.0:  # money tells the welfare; nearer to 1 its rounding would be magnified
-        log_welfare = math.log(unit) + math.log(money / (unit * groups.numbers[F.total_weight])) / (1.0 - alpha)
+        log_welfare = math.log(money / (unit * groups.numbers[F.total_weight])) / (1.0 - alpha)
+        log_welfare += math.log(unit) if unit != 1.0 else 0.0
     else:
         equal = not GROUPS or groups.numbers[F.pooled] == 0.0
         weights = groups.rows[R.weight]
@@ -89,14 +90,21 @@ def joint_welfare(groups, arms, settings, unit, totals, own, money):
 
 @kernel
 def pay_context(settings, totals, own, amount):
-    """Count a round of a context that was paid `amount`."""
+    """Count a round of a context that was paid `amount`, with the sum of logarithms."""
     before, rounds = own[OWN.context_account], own[OWN.context_rounds]
-    after = before + amount
+    log_of_growth = math.log((before + amount) / before)
     if settings[SETTINGS.fixed_weights] > 0.0:
-        totals[TOTALS.context_logs] += own[OWN.context_part] * math.log(after / before)
+        totals[TOTALS.context_logs] += own[OWN.context_part] * log_of_growth
     else:
-        totals[TOTALS.context_logs] += (rounds + 1.0) * math.log(after) - rounds * math.log(before)
-    own[OWN.context_account], own[OWN.context_rounds] = after, rounds + 1.0
+        totals[TOTALS.context_logs] += math.log(before) + (rounds + 1.0) * log_of_growth
+    count_round(totals, own, amount)
+
+
+@kernel
+def count_round(totals, own, amount):
+    """Count a round of a context that was paid `amount`."""
+    own[OWN.context_account] += amount
+    own[OWN.context_rounds] += 1.0
     totals[TOTALS.weighed] += 1.0
 
 
