@@ -101,6 +101,7 @@ GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
 WELFARE = True  # False in machine code for policies with alpha < 1 and without a second side
 SIDES = True  # False in machine code for policies without a second side
+ONE_SIDE = True  # False in machine code for policies with a second side
 OTHERS = True  # False in machine code for policies that have not observed decisions of others
 
 KAPPA = 0.005  # the least share of the guaranteed learner
@@ -182,7 +183,7 @@ def score(memory, context, rounds):
     predict(memory, context, reward_size(memory.scalars))
     parts, slope, scores = memory.parts, memory.arms[A.slope], memory.scratch[T.scores]
     predicted = memory.scratch[T.predicted]
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         write_joint_prices(memory, context)
         slope = memory.scratch[T2.price]
         if memory.settings[S.context_share] > 0.0:
@@ -201,7 +202,7 @@ def score(memory, context, rounds):
 def consult_others(memory, context):
     """Write m_J and v = w m_J of what all decisions taught; return the largest v."""
     slope = memory.arms[A.slope]
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
     return consult(memory, context, slope)
 
@@ -269,7 +270,7 @@ def deviation(numbers):
 def concentrate(memory, scores, best):
     """Replace v = w m in `scores`, with maximum `best`, by a."""
     slope, pending = memory.arms[A.slope], memory.arms[A.pending]
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
     n, best_slope, all_pending = scores.shape[0], 0.0, 0.0
     for i in range(n):
@@ -321,7 +322,7 @@ def set_distances(memory, context, most, keep, top):
         scratch[T.distances],
     )
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
     n, peak, gamma, largest = scores.shape[0], parts[P.peak], parts[P.exploration], numbers[N.largest]
     size = most * largest
@@ -381,7 +382,7 @@ def peaks_for_bound(memory):
 
     With one both are over money; the master's is that of all contexts, since its own would rise between them.
     """
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         money = memory.parts[P2.money]
         return memory.parts[P.peak] / money, memory.parts[P2.joint_peak] / money
     peak = peak_for_bound(memory)
@@ -434,7 +435,7 @@ def update_learners(memory, context, arm, propensity, reward):
     slope, losses = memory.arms[A.slope], memory.contexts[context, C.losses]
     n, peak, share, gamma = scores.shape[0], parts[P.peak], parts[P.share], parts[P.exploration]
     of_master = peak
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
         if memory.settings[S.fixed_weights] > 0.0:
             of_master = parts[P2.joint_peak]
@@ -495,7 +496,7 @@ def learn(memory, context, arm, propensity, reward):
         teach(memory.others, context, arm, reward)
     earn_one(memory.groups, memory.arms, A.earned, arm, reward)
     refresh(memory, arm)
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         if memory.settings[S.context_share] > 0.0:
             for i in range(memory.scratch.shape[1]):
                 memory.contexts[context, C3.context_totals, i] += memory.scratch[T.predicted, i]
@@ -775,7 +776,7 @@ ALGORITHM = Algorithm(
         least_propensity(memory.scalars[N.rounds], memory.settings[S.most_arms])
     ),
     new_period=new_period,
-    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES", "OTHERS"),
+    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES", "ONE_SIDE", "OTHERS"),
 )
 ON_WELFARE = replace(ALGORITHM, layout=replace(ALGORITHM.layout, scalars=N1))
 TWO_SIDED = replace(

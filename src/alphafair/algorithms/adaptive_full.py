@@ -103,6 +103,7 @@ GROUPS = True  # False in machine code for policies without groups and floors
 FEATURES = True  # False in machine code for policies without features
 WELFARE = True  # False in machine code for policies with alpha < 1 and without a second side
 SIDES = True  # False in machine code for policies without a second side
+ONE_SIDE = True  # False in machine code for policies with a second side
 ROUNDING = 1e-12
 
 S = predictor.SETTINGS
@@ -146,7 +147,7 @@ def prepare(memory, context):
     """Write a, uniform on the largest w m, to `scores`."""
     predict(memory, context, memory.scalars[N.largest])
     predicted, scores, slope = memory.scratch[T.predicted], memory.scratch[T.scores], memory.arms[A.slope]
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
         totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
         memory.parts[P2.money] = write_prices(memory.groups, memory.arms, memory.settings, totals, own, slope)
@@ -201,7 +202,7 @@ def learn(memory, context, probabilities, rewards):
     """Update the mixture, Algorithm 1 and the predictor, then the accounts."""
     n, numbers, own = rewards.shape[0], memory.scalars, memory.context_scalars[context]
     scores, slope = memory.scratch[T.scores], memory.arms[A.slope]
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
     x = memory.contexts[context, C.x]
     on_welfare = WELFARE and memory.settings[S.on_welfare] > 0.0
@@ -232,11 +233,14 @@ def prices(memory, context):
 
     With a context weight gains are those of W_2, and u is 1/W_2.
     """
-    if SIDES and memory.settings[S.context_weight] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
         unit, money = memory.scalars[N1.unit], memory.parts[P2.money]
         welfare = joint_welfare(memory.groups, memory.arms, memory.settings, unit, totals, own, money)
-        return welfare / money, 1.0 / welfare
+        if memory.settings[S.context_weight] > 0.0:
+            return welfare / money, 1.0 / welfare
+        ratio, total = memory.scalars[N1.first_welfare] / welfare, memory.groups.numbers[F.total_weight]
+        return welfare / money, total * math.pow(ratio, memory.settings[S.alpha])
     if WELFARE and memory.settings[S.on_welfare] > 0.0:
         unit, first = memory.scalars[N1.unit], memory.scalars[N1.first_welfare]
         return price_units(memory.groups, memory.arms, unit, first, memory.settings[S.alpha])
@@ -285,7 +289,7 @@ def predict_and_earn(memory, context, probabilities, rewards):
         numbers[N1.unit] = earn_together(
             memory.groups, memory.arms, A.earned, memory.settings, numbers[N1.unit], probabilities, rewards
         )
-        if SIDES and memory.settings[S.sided] > 0.0:
+        if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
             paid = 0.0
             for i in range(n):
                 paid += probabilities[i] * rewards[i]
@@ -510,7 +514,7 @@ ALGORITHM = Algorithm(
     alpha_changed=lambda memory: restart_certificate(memory, N, K),
     check=check_memory,
     new_period=lambda memory: restart(memory, N, K),
-    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES"),
+    flags=("GROUPS", "FEATURES", "WELFARE", "SIDES", "ONE_SIDE"),
 )
 ON_WELFARE = replace(
     ALGORITHM,

@@ -77,6 +77,7 @@ from alphafair.values.arrays import Matrix, Vector, positions
 GROUPS = True  # False in machine code for policies without groups and floors
 WELFARE = True  # False in machine code for policies with alpha < 1 and without a context weight
 SIDES = True  # False in machine code for policies without a context weight
+ONE_SIDE = True  # False in machine code for policies with a second side
 
 S = two_sides.SETTINGS
 N = positions("drift", "outside")
@@ -109,7 +110,7 @@ def prices(memory, context):
 
     Prices then take the place of slopes.
     """
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         totals, own = memory.scalars[N2.weighed :], memory.context_scalars[context, K2.context_account :]
         unit, price = memory.scalars[N1.unit], memory.scratch[T2.price]
         money = write_prices(memory.groups, memory.arms, memory.settings, totals, own, price)
@@ -128,7 +129,7 @@ def take_step(memory, context, rewards):
     before, step = own[K.squared_norms], memory.scratch[T.step]
     scale, u = prices(memory, context)
     slope = memory.arms[A.slope]
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         slope = memory.scratch[T2.price]
     after = ascend_on_floors(memory.groups, slope, scale, x, before, rewards, step, x)
     if WELFARE and memory.settings[S.on_welfare] > 0.0 and after > before:
@@ -144,7 +145,7 @@ def earn_round(memory, context, probabilities, rewards):
         memory.scalars[N1.unit] = earn_together(
             memory.groups, memory.arms, A.earned, memory.settings, memory.scalars[N1.unit], probabilities, rewards
         )
-        if SIDES and memory.settings[S.sided] > 0.0:
+        if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
             paid = 0.0
             for i in range(rewards.shape[0]):
                 paid += probabilities[i] * rewards[i]
@@ -167,7 +168,7 @@ def learn(memory, context, probabilities, rewards):
     """Learn from a decision that may be late or masked: add the drift first, which is zero if it is neither."""
     held, slope = memory.scratch[T.held], memory.arms[A.slope]
     size = 1.0
-    if SIDES and memory.settings[S.sided] > 0.0:
+    if SIDES and (memory.settings[S.sided] > 0.0 or not ONE_SIDE):
         scale, u = prices(memory, context)
         slope, size = memory.scratch[T2.price], scale * u
     elif WELFARE and memory.settings[S.on_welfare] > 0.0:
@@ -375,7 +376,7 @@ class AlphaFair(TwoSided):
         alpha_changed=lambda memory: restart_certificate(memory, N, K),
         check=check_memory,
         new_period=lambda memory: restart(memory, N, K),
-        flags=("GROUPS", "WELFARE", "SIDES"),
+        flags=("GROUPS", "WELFARE", "SIDES", "ONE_SIDE"),
     )
     welfare_algorithm = replace(
         algorithm,

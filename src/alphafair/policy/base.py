@@ -301,6 +301,8 @@ class BasePolicy(Policy):
         plain = groups is None or groups.is_default
         known = {"GROUPS": not plain, "FEATURES": self.n_features > 0, "WELFARE": self._on_welfare()}
         known |= {"SIDES": self._sided(), "OTHERS": bool(self._learned.memory.others)}
+        if self._sided():  # without this test of a setting loops are vectorized: half a round
+            known["ONE_SIDE"] = False
         flags = {name: known[name] for name in self._learned.algorithm.flags if name in known}
         kernels = jit.Kernels.needed(self.name, self.feedback.value, flags)
         ours = kind.__module__.startswith("alphafair.")
