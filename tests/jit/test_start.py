@@ -374,6 +374,8 @@ def test_the_kernels_of_a_policy_are_those_of_all_its_variants() -> None:
         "alpha-fair+full+groups",
         "alpha-fair+full+welfare",
         "alpha-fair+full+groups-welfare",
+        "alpha-fair+full+sides-welfare",
+        "alpha-fair+full+groups-sides-welfare",
     ]
     of_sides = 3  # alpha below 1 and from there on, and contexts as a second side
     assert len(kernels_of("alpha-fair-adaptive")) == 2 * 2**2 * of_sides
