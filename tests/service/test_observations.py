@@ -95,3 +95,20 @@ def test_clients_observe(tmp_path: Path) -> None:
 
         assert asyncio.run(observe()) == Outcome("recorded")
         assert service.engine.experiment("home").rewards == 0
+
+
+def test_the_page_shows_who_decided(tmp_path: Path) -> None:
+    with running(tmp_path / "shop.db") as service:
+        service.engine.create("home", arms=["ada", "ben"])
+        service.engine.observe("home", "v", "ada", 0.5, "seen")
+        service.engine.observe("home", "v", "ada", id="told", propensity=0.25, source="ranker")
+        service.engine.decide("home", "v", id="own")
+        rows = service.http.get("/experiments/home/log.json").json()["items"]
+        assert [(each["decided_by"], each["propensity"]) for each in rows] == [
+            (None, 0.5),
+            ("ranker", 0.25),
+            ("incumbent", None),
+        ]
+        story = service.http.get("/experiments/home/decision.json?id=seen").json()
+        assert story["probabilities_sentence"] == "The policy did not draw it: another source has decided."
+        assert [each["probability"] for each in story["arms"] if each["drawn"]] == [None]

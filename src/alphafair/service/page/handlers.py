@@ -301,6 +301,9 @@ async def decision(service: Service, request: Request, name: str, query: Decisio
     if story.probabilities is not None:
         sentence = "The distribution is stored with the decision."
         return views.decision_answer(story, "stored", sentence, story.probabilities.tolist())
+    if story.row.decided_by is not None:
+        sentence = "The policy did not draw it: another source has decided."
+        return views.decision_answer(story, "unavailable", sentence, None)
     found = service.calculations.get(caller, service.reports.probabilities_job(story))
     if found is None or found.status == "computing":
         sentence = "The distribution is being recomputed from the log before the decision, in the background."

@@ -313,11 +313,12 @@ class LogRow(Struct):
     at: float
     context: str  # "erased-<number>" once it is erased
     arm: str
-    propensity: float
+    propensity: float | None  # null: another source decided, and has not told it
     state: DecisionState
     reward: float | None  # under full information, that of the drawn arm; null: none
     rewarded_at: float | None  # when it was settled, with or without a reward
     slate: list[ShownArm] | None = None  # in the order of slots, of which `arm` is the first; null: it shows one arm
+    decided_by: str | None = None  # the source; null: the policy
 
 
 class LogAnswer(Struct):

@@ -370,11 +370,12 @@ def log_row(row: FoundRow, arms: Sequence[str]) -> LogRow:
         at=row.at / SECOND,
         context=row.label,
         arm=arms[row.arm],
-        propensity=row.propensity,
+        propensity=row.propensity or None,
         state=state_of(row),  # type: ignore[arg-type]
         reward=reward,
         rewarded_at=seconds(row.settled_at),
         slate=slate,
+        decided_by=row.decided_by,
     )
 
 
@@ -413,7 +414,7 @@ def decision_answer(
             reward = row.reward
         probability = None if probabilities is None else float(probabilities[number])
         if probability is None and drawn:
-            probability = row.propensity
+            probability = row.propensity or None
             if row.slate is not None:
                 probability = row.slate.propensities[row.slate.arms.index(number)]
         if not story.available[number]:

@@ -53,7 +53,8 @@ function draw(content, name, story) {
           ["Id", label(row.id, { class: "mono" })],
           ["Context", label(row.context)],
           row.slate === null && ["Arm", label(row.arm)],
-          row.slate === null && ["Propensity", fixed(row.propensity, 6)],
+          row.decided_by !== null && ["Decided by", label(row.decided_by)],
+          row.slate === null && ["Propensity", row.propensity === null ? "unknown" : fixed(row.propensity, 6)],
           ...(row.slate ?? []).map((shown, slot) => [
             `Slot ${slot + 1}`,
             h("span", {}, label(shown.arm), ` with ${percent(shown.propensity)}, reward ${number(shown.reward, 6)}`),
@@ -152,9 +153,9 @@ function sentence({ row, deferred }) {
   const parts = [
     "For ",
     h("strong", {}, label(row.context)),
-    " the policy drew ",
+    ...(row.decided_by === null ? [" the policy drew "] : [" ", h("strong", {}, label(row.decided_by)), " showed "]),
     ...(row.slate === null
-      ? [h("strong", {}, label(row.arm)), ` with probability ${percent(row.propensity)}`]
+      ? [h("strong", {}, label(row.arm)), row.propensity === null ? "" : ` with probability ${percent(row.propensity)}`]
       : [h("strong", {}, label(row.slate.map((shown) => shown.arm).join(", "))), " together"]),
   ];
   const ends = {

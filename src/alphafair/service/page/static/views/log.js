@@ -105,7 +105,12 @@ function columns(name) {
       title: "Arm",
       cell: (row) => (row.slate === null ? label(row.arm) : label(row.slate.map((each) => each.arm).join(", "))),
     },
-    { title: "Propensity", number: true, cell: (row) => (row.slate === null ? fixed(row.propensity, 3) : "–") },
+    { title: "By", cell: (row) => (row.decided_by === null ? "policy" : label(row.decided_by)) },
+    {
+      title: "Propensity",
+      number: true,
+      cell: (row) => (row.slate !== null || row.propensity === null ? "–" : fixed(row.propensity, 3)),
+    },
     { title: "State", cell: (row) => stateChip(row.state) },
     { title: "Reward", number: true, cell: (row) => number(row.reward) },
     {
