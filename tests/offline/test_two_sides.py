@@ -204,7 +204,7 @@ def test_a_gap_that_cannot_be_reached_is_said() -> None:
     with pytest.warns(CertificateWarning, match="certified to a relative gap of"):
         best = offline_optimum(FOUR, 1.0, context_share=0.9, tolerance=0.0)
     assert not best.certified
-    assert best.welfare_gap < 1e-12
+    assert best.welfare_gap < 1e-9
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

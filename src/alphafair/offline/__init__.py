@@ -122,6 +122,8 @@ def offline_optimum(
     150 contexts and arms on, up to alpha = 2, it runs on the candidates alone, and from 1,000 on LAPACK factors its
     equations: 2,000 contexts and arms take seconds. The last digits then depend on the machine, and the certificate
     holds for them. On a busy machine set OPENBLAS_NUM_THREADS=1: threads of LAPACK wait for each other.
+    With a second side it is NumPy's, O(M N^2 + N^3) per iteration; a share or a weight above 0.999 may end with a
+    larger gap.
     Contexts without rounds stay uniform over groups, and over arms inside a group. Tied arms of one group share
     equally. Near alpha = 1 the optimum is flat: compare values or gaps of two solutions, not their distributions. At
     alpha = inf only the poorest accounts are determined; those above them are at one of many optima, not at the one
@@ -202,7 +204,8 @@ def _best_of_two_sides(
     found = solve(merged, base, of_groups, groups.entitlements, one, alpha, tolerance, side)
     if found.welfare_gap > tolerance:
         _warn(found.welfare_gap, tolerance, stacklevel=4)
-    x, earned = reduction.spread(totals, best, found.shares)
+    kept = side.kept(found.shares)  # also where a context is too small for the unit of the solver
+    x, earned = reduction.spread(totals, best, kept)
     accounts = first + np.bincount(groups.of_arms, earned, n_groups)
     welfare = _welfare(accounts, groups, alpha)
     shares, of_contexts, _ = _of_contexts(totals, x, None)

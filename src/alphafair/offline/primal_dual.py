@@ -128,10 +128,15 @@ def _maximize(problem: Problem, alpha: float, tolerance: float) -> Solution:
         return _certified(problem, alpha, greedy(problem.worth(problem.s), problem.kappa), 0)
     best, x, steps = _certified(problem, alpha, uniform, 0), uniform, 0
     if alpha <= STAGED:
-        for exponent in _exponents(alpha):
+        for exponent in [
+            *_exponents(alpha),
+            *([alpha] if problem.side is not None else []),
+        ]:  # once more from elsewhere
             aim = tolerance if exponent == alpha else STAGE
             found = follow(problem, exponent, aim, WARM * x + (1.0 - WARM) * uniform)
             x, steps = found.shares, steps + found.steps
+            if exponent == alpha and found.welfare_gap <= tolerance:
+                break
         best = min(best, _certified(problem, alpha, x, steps), key=lambda solution: solution.welfare_gap)
     if alpha > 1.0 and best.welfare_gap > tolerance:
         for first in BEFORE_DUAL if problem.is_joint else (0.0,):
@@ -213,7 +218,11 @@ class Point:
         self.x, self.rest, self.mu = x, 1.0 - x, thresholds(worth, problem.kappa)
         lead = worth - self.mu[:, None]
         least = 0.1 * np.abs(lead).mean(axis=1, keepdims=True) + 1e-3 * worth.max(axis=1, keepdims=True)
-        self.z, self.v = np.maximum(-lead, 0.0) + least, np.maximum(lead, 0.0) + least
+        low = high = least
+        if self.second is not None:  # x may begin close to its bounds: products are to be alike
+            even = problem.kappa[:, None] / x.shape[1]
+            low, high = least * even / x, least * (1.0 - even) / self.rest
+        self.z, self.v = np.maximum(-lead, 0.0) + low, np.maximum(lead, 0.0) + high
 
     @property
     def p(self) -> Vector | None:
