@@ -27,6 +27,7 @@ WHOLE = (
     "tests/algorithms/test_slate_events.py",
     "tests/algorithms/test_others.py",
     "tests/algorithms/test_slates.py",
+    "tests/algorithms/test_exposures.py",
     "tests/math/test_slates.py",
     "tests/offline/test_slates.py",
     "tests/offline/test_two_sides.py",
