@@ -513,7 +513,7 @@ def test_a_leaky_policy_fails_the_right_check() -> None:
         (["json:Sound"], ["a class in json", "no class that is a policy"]),
         (
             ["toys:Chair"],
-            ["a policy", "'Chair'", "lacks probabilities, update, expect, forgo, new_period"],
+            ["a policy", "'Chair'", "lacks probabilities, update, expect, forgo, observe, new_period"],
         ),
         (["toys:an_instance"], ["a class", "Sound(1, 2"]),
         (["toys:Demanding"], ["patience", "--set patience=VALUE"]),
