@@ -76,6 +76,11 @@ def test_the_sides_are_told_drawn_and_changed(browser: Any, shop: Running) -> No
         expect(card.locator(".plot")).to_have_attribute("data-points", re.compile("[1-9]"))
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SCREENSHOTS / "sides.png", full_page=True)
+        page.goto("/experiments/home/what-if")
+        with page.expect_request(lambda request: "what-if.json?source=incumbent" in request.url):
+            page.get_by_label("Decisions of").select_option("incumbent")
+        expect(page.locator("[data-status]")).to_be_visible()
+        page.goto("/experiments/home/live")
         card.get_by_role("button", name="Go live").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("everybody sees what the policy draws")

@@ -1,6 +1,6 @@
 // What fairness costs: the best fixed policy at every alpha, estimated from this experiment's own log.
 
-import { get, may, pageOf } from "../api.js";
+import { get, may, pageOf, routeOf } from "../api.js";
 import { asTable, card, lines } from "../charts.js";
 import { h, icon, label, put, s, setText, table } from "../dom.js";
 import { ago, alpha as alphaText, duration, fixed, integer, number, percent, sentence } from "../format.js";
@@ -20,7 +20,25 @@ export async function show(content, name) {
   const path = pageOf(name, "what-if.json");
   const status = h("div", { class: "notices", role: "status" });
   const body = h("div", {});
-  const renew = h("button", { type: "button", onclick: () => load("?renew=true") }, "Compute again");
+  const { sides } = await get(routeOf(name));
+  let source = ""; // whose decisions: empty for the policy's
+  const renew = h("button", { type: "button", onclick: () => load({ renew: "true" }) }, "Compute again");
+  const whose = h(
+    "label",
+    { hidden: (sides ?? []).length < 2 },
+    "Decisions of ",
+    h(
+      "select",
+      {
+        onchange: ({ target }) => {
+          source = target.value;
+          view = null;
+          load();
+        },
+      },
+      (sides ?? []).map((each, k) => h("option", { value: k === 0 ? "" : each.source }, each.source)),
+    ),
+  );
   put(
     content,
     h(
@@ -36,7 +54,7 @@ export async function show(content, name) {
           "What would other values of α have earned, and how evenly? The best fixed policy at every α, estimated from this experiment’s own log.",
         ),
       ),
-      h("div", { class: "acts" }, renew),
+      h("div", { class: "acts" }, whose, renew),
     ),
     tabs(name, "what-if"),
     status,
@@ -44,14 +62,17 @@ export async function show(content, name) {
   );
   let view = null;
 
-  async function load(query = "") {
+  async function load(more = {}) {
+    const asked = source;
+    const ask = (others) => get(`${path}?${new URLSearchParams({ ...(asked ? { source: asked } : {}), ...others })}`);
     renew.disabled = true;
-    let answer = await get(path + query);
+    let answer = await ask(more);
     for (;;) {
+      if (asked !== source) return; // another one was chosen meanwhile
       drawAnswer(answer);
       if (answer.status !== "computing") break;
       await new Promise((resolve) => setTimeout(resolve, 700));
-      answer = await get(path);
+      answer = await ask({});
     }
     renew.disabled = false;
   }
