@@ -594,6 +594,7 @@ def test_what_does_not_go_with_a_second_side_is_refused() -> None:
             "context_weights must be None unless weights are fixed;",
         ),
         (lambda: AlphaFairAfter(2, 3).set_sides(context_weight=0.5), "context_weight must be 0 for alpha-fair-after"),
+        (lambda: AlphaFair(2, 3).set_sides(context_share=0.5), "context_share must be 0 for alpha-fair; got 0.5."),
     ):
         with pytest.raises(InvalidArgument) as problem:
             call()

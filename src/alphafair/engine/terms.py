@@ -199,9 +199,8 @@ def _side(name: str, check: Callable[[Any], float]) -> Callable[[Experiment, Any
 
 def _set_sides(policy: BasePolicy, new: Fields) -> None:
     """Change what is new of the weight of contexts and of the promise to them; the rest stays."""
-    if not isinstance(policy, TwoSided):
-        raise TypeError("a policy without a second side")
-    policy.set_sides(**{name: new[name] for name in ("context_weight", "context_share") if name in new})
+    if isinstance(policy, TwoSided):  # pragma: no branch - `_side` has refused all others
+        policy.set_sides(**{name: new[name] for name in ("context_weight", "context_share") if name in new})
 
 
 _EPOCH: Final = "A new epoch starts from the accounts after the change: certificates cover later rounds only."
