@@ -38,6 +38,7 @@ export function actionsMenu(name, live) {
       { text: "Start a new period", icon: "calendar", act: () => newPeriod(known, change) },
       { text: "Change who decides", icon: "people", act: () => setMode(name, known(), change) },
       { text: "Change groups and floors", icon: "people", act: () => setGroups(known, change) },
+      { text: "Change the weight of contexts", icon: "sliders", act: () => setContexts(change) },
       { text: "Change the wait for rewards", icon: "calendar", act: () => setWait(known, change) },
       declared !== null && {
         text: "Change features of arms",
@@ -283,6 +284,30 @@ function setGroups(known, change) {
     },
     confirm: "Change the terms",
     act: (values) => change({ terms: terms(values) }),
+  });
+}
+
+function setContexts(change) {
+  const read = ({ weight, least }) => ({
+    ...(weight ? { context_weight: Number(weight) } : {}),
+    ...(least ? { context_share: Number(least) } : {}),
+  });
+  ask({
+    title: "Change the weight of contexts",
+    lead: "How much fairness to contexts counts beside fairness to arms, and the least part of its best that a context gets.",
+    fields: [
+      field("weight", "Weight", { kind: "number", min: 0, max: 1, step: "any", hint: "From 0 on, below 1. Empty: as before." }),
+      field("least", "Promise", { kind: "number", min: 0, max: 1, step: "any", hint: "From 0 on, below 1. Empty: as before." }),
+    ],
+    names: { context_weight: "weight", context_share: "least" },
+    unchanged: (values) => Object.keys(read(values)).length === 0,
+    recorded: (values) => termsEvent(read(values)),
+    guarantee: ({ weight, least }) =>
+      [weight && sentences.guarantees.context_weight, least && sentences.guarantees.context_share]
+        .filter(Boolean)
+        .join(" ") || "Unchanged.",
+    confirm: "Change the weight",
+    act: (values) => change({ terms: read(values) }),
   });
 }
 
