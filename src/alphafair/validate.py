@@ -112,9 +112,17 @@ def choice(argument: str, value: Any, options: Iterable[Choice]) -> Choice:
         if value == option:
             return option
     words = ", ".join(repr(str(option)) for option in allowed)
-    close = difflib.get_close_matches(_words(value)[:100], [str(option) for option in allowed], n=1)
-    repair = f"Did you mean {close[0]!r}?" if close else "Pass one of these."
-    raise InvalidArgument(argument, f"one of {words}", value, repair)
+    raise InvalidArgument(argument, f"one of {words}", value, did_you_mean(value, allowed, "Pass one of these."))
+
+
+def did_you_mean(value: Any, options: Iterable[object], otherwise: str) -> str:
+    """Return a repair that names the option which is most like a value, or another one if none is.
+
+    >>> did_you_mean("aeg", ["age", "segment"], "Leave it out."), did_you_mean("x", ["age"], "Leave it out.")
+    ("Did you mean 'age'?", 'Leave it out.')
+    """
+    close = difflib.get_close_matches(_words(value)[:100], [str(option) for option in options], n=1)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
 
 
 def context(value: Any, n_contexts: int) -> int:

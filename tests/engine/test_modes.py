@@ -200,7 +200,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "none": (
         {},
         "incumbent_required",
-        "incumbent must be the arm of the incumbent; got None. home has the mode 'watch'",
+        "incumbent must be passed in every decision: home has the mode 'watch'; got None. Pass the arm",
     ),
     "unknown": ({"incumbent": "bem"}, "unknown_arm", "incumbent must be an arm of home; got 'bem'"),
     "zero": (

@@ -217,7 +217,9 @@ def test_another_node_follows_the_terms(tmp_path: Path, clock: Clock) -> None:
 
 NAMED = dict(zip(ARMS, "aabb", strict=True))
 REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "nothing": ({}, "bad_request", "terms must be some of 'groups'"),
+    "nothing": ({}, "bad_request", "terms must be some of groups, entitlements"),
+    "misspelled": ({"mod": "watch"}, "bad_request", "got 'mod'. Did you mean 'mode'?"),
+    "everybody": ({"mode": "share", "share": 1}, "bad_request", "share must be a number in (0, 1); got 1. Pass 0.05"),
     "unknown": ({"alpha": 0.5}, "bad_request", "got 'alpha'. Other settings are those of the creation"),
     "no mapping": ({"groups": ["a", "b"]}, "bad_request", "groups must be a mapping from arm to label"),
     "unknown arm": ({"groups": {"bem": "a"}}, "unknown_arm", "groups must be an arm of home; got 'bem'"),

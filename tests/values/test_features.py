@@ -93,10 +93,11 @@ def test_values_come_back_and_columns_are_those_of_the_table(case: tuple[dict[st
     ("values", "argument", "words"),
     [
         ({"agee": 1.0}, "features.agee", "left out: declared are 'age', 'visits', 'segment', 'device'"),
+        ({**GOOD, "agee": 1.0}, "features.agee", "got 1.0. Did you mean 'age'?"),
         ({"age": None, "device": "desk"}, "features.age", "as declared (number)"),
         ({"device": "desk"}, "features.age", "It is required"),
-        ({**GOOD, "age": "31"}, "features.age", "a finite number"),
-        ({**GOOD, "age": math.nan}, "features.age", "finite"),
+        ({**GOOD, "age": "31"}, "features.age", "got '31'. Pass a number, without quotation marks."),
+        ({**GOOD, "age": math.nan}, "features.age", "Pass a number."),
         ({**GOOD, "age": math.inf}, "features.age", "finite"),
         ({**GOOD, "age": 2e50}, "features.age", "at most 1e+50"),
         ({**GOOD, "age": 10**400}, "features.age", "at most 1e+50"),

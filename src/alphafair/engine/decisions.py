@@ -528,8 +528,9 @@ def _checked_incumbent(experiment: Experiment, arm: Any, propensity: Any, k: Any
     """Return the number of the arm that the program would show itself, and its propensity; None in mode live."""
     mode = experiment.settings.mode
     if arm is None and mode != "live":
-        repair = f"{experiment.name} has the mode {mode!r}: pass the arm that you would show without it."
-        raise RequestError("incumbent_required", "incumbent", "the arm of the incumbent", None, repair)
+        allowed = f"passed in every decision: {experiment.name} has the mode {mode!r}"
+        repair = "Pass the arm that you would show without the experiment."
+        raise RequestError("incumbent_required", "incumbent", allowed, None, repair)
     if arm is None:
         repair = "Pass incumbent as well, or leave it out."
         raise RequestError("bad_request", "incumbent_propensity", "passed with incumbent", propensity, repair)

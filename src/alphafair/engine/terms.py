@@ -262,8 +262,8 @@ def checked(experiment: Experiment, now: int, given: Mapping[str, Any]) -> Field
     """Return the body of a change of terms."""
     unknown = next((name for name in given if name not in TERMS), None)
     if unknown is not None or not given:
-        allowed = f"some of {validate.listed(list(TERMS))}"
-        raise RequestError("bad_request", "terms", allowed, unknown, "Other settings are those of the creation.")
+        repair = validate.did_you_mean(unknown, TERMS, "Other settings are those of the creation.")
+        raise RequestError("bad_request", "terms", f"some of {', '.join(TERMS)}", unknown, repair)
     new: Fields = {}
     for name, term in TERMS.items():
         if name in given:

@@ -126,7 +126,8 @@ class FeatureSchema:
             raise InvalidArgument(self.argument, "an object from name to value", values, repair)
         for name in given:
             if name not in self.declared:
-                allowed, repair = f"left out: declared are {validate.listed(self.names)}", "Features are declared once."
+                allowed = f"left out: declared are {validate.listed(self.names)}"
+                repair = validate.did_you_mean(name, self.names, "Leave it out: features are declared once.")
                 raise InvalidArgument(self._named(name), allowed, given[name], repair)
         most = validate.ANY_FEATURE
         return np.array(
@@ -151,7 +152,11 @@ class FeatureSchema:
         number = value if type(value) is float else _as_float(value)
         if abs(number) <= validate.ANY_FEATURE:  # not if it is NaN
             return number
-        repair = "It is required." if self.declared[name] == NUMBER else "Leave it out where it is missing."
+        repair = "Pass a number, without quotation marks." if isinstance(value, str) else "Pass a number."
+        if self.declared[name] == OPTIONAL:
+            repair = "Leave it out where it is missing."
+        elif value is None:
+            repair = "It is required."
         allowed = f"{A_NUMBER}, as declared ({self.declared[name]})"
         raise InvalidArgument(self._named(name), allowed, value, repair)
 
@@ -225,7 +230,9 @@ def _checked(argument: str, declared: Any) -> dict[str, str | tuple[str, ...]]:
             continue
         labels = [*kind] if isinstance(kind, list | tuple) else []
         if not 2 <= len(labels) <= MOST_LABELS or not all(map(_is_label, labels)) or len({*labels}) != len(labels):
-            repair = "Labels are different, short strings."
+            repair = (
+                f'Pass "{NUMBER}" or ["new", "loyal", "{OTHER}"], for example; labels are different, short strings.'
+            )
             raise InvalidArgument(f"{argument}.{name}", KINDS, kind, repair)
         found[name] = tuple(labels)
     return found

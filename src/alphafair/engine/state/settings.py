@@ -234,7 +234,11 @@ def _share(value: Any, agreed: Mapping[str, Any]) -> float | None:
     if value is None:
         allowed = "a number in (0, 1), passed with mode 'share'"
         raise RequestError("bad_request", "share", allowed, value, "Pass share=0.05, for example.")
-    return validate.number("share", value, low=0.0, high=1.0, low_open=True, high_open=True)
+    try:
+        return validate.number("share", value, low=0.0, high=1.0, low_open=True, high_open=True)
+    except InvalidArgument as refused:
+        repair = "Pass 0.05 for 5%; mode='live' decides for everybody, mode='watch' for nobody."
+        raise InvalidArgument("share", refused.allowed, value, repair) from None
 
 
 def _salt(value: Any, agreed: Mapping[str, Any]) -> str | None:
@@ -245,7 +249,7 @@ def _features_of_arms(value: Any, agreed: Mapping[str, Any]) -> dict[str, Any] |
     if value is None:
         return None
     if agreed["features"] is not None:
-        repair = "Put what is known of arms into arms' groups, or use the library with features of your own."
+        repair = "Leave out one of the two: an experiment has features of contexts or of arms."
         raise RequestError("bad_request", "arm_features", "left out: there are features of contexts", value, repair)
     declared = value if isinstance(value, FeatureSchema) else FeatureSchema(value, argument="arm_features")
     return declared.as_json
