@@ -214,6 +214,43 @@ def test_no_context_is_served_below_what_the_accounts_allow(shop: Running) -> No
     assert get(shop, "/experiments/plain/live.json")["least_context"] is None, "nothing is known of max-min"
 
 
+@sqlite_only("asks no store")
+@pytest.mark.parametrize(
+    ("share", "debt", "bound", "parts"),
+    [
+        (0.6, 1.43, 2.896, ("60%", "at most 2.9 rewards; the largest debt now is 1.4.")),
+        (0.625, -3.0, 2.91, ("62.5%", "at most 3.0 rewards; no context has a debt now.")),
+        (0.5, 0.0, 2.5 + 1e-12, ("50%", "at most 2.5 rewards; no context has a debt now.")),
+    ],
+)
+def test_a_promise_is_said_with_its_bound_rounded_up(share: float, debt: float, bound: float, parts: Any) -> None:
+    status: Any = SimpleNamespace(context_share=share, largest_context_debt=debt, context_share_bound=bound)
+    expected = "Every context gets {} of its best, but for {}".format(*parts)
+    assert views.context_promise(status).sentence == expected
+
+
+def test_a_promise_is_shown_as_what_it_is(shop: Running) -> None:
+    """With full information the bound and the largest debt; with bandit feedback a target."""
+    assert get(shop, "/experiments/home/live.json")["context_promise"] is None
+    for name, start in (
+        ("full", "Every context gets 60% of its best, but"),
+        ("bandit", "Every context should get 60%"),
+    ):
+        shop.engine.create(name, arms=ARMS, alpha=1.0, feedback=name, context_share=0.6)
+        for k in range(12):
+            receipt = shop.engine.decide(name, f"v{k % 2}")
+            earned = {arm: float(arm == ARMS[k // 2 % 3]) for arm in ARMS}
+            shop.engine.reward(receipt.id, earned if name == "full" else earned[receipt.arm])
+        found = get(shop, f"/experiments/{name}/live.json")
+        debt, bound = (found["experiment"][key] for key in ("largest_context_debt", "context_share_bound"))
+        assert (bound is None) == (name == "bandit")
+        assert found["context_promise"]["sentence"].startswith(start)
+        missing = f"the largest debt now is {debt:.1f}." if debt > 0.0 else "no context has a debt now."
+        assert found["context_promise"]["sentence"].endswith(missing)
+        expected = sentences.A_TARGET if bound is None else sentences.AS_COUNTED
+        assert found["context_promise"]["note"] == expected
+
+
 def test_books_of_past_periods_are_shown(shop: Running) -> None:
     play(shop.engine, "home", 20)
     shop.engine.new_period("home")

@@ -213,6 +213,13 @@ class LeastContext(Struct):
     note: str  # what it holds for
 
 
+class ContextPromise(Struct):
+    """What the experiment's `context_share` means; its numbers are fields of `experiment`."""
+
+    sentence: str
+    note: str  # what is proved, and how it is counted
+
+
 class BookItem(Struct):
     """What each group, or arm, earned in a period."""
 
@@ -245,6 +252,7 @@ class LiveAnswer(Struct):
     delays: DelayCounts
     certificate: Certificate | None  # null under bandit feedback, and where the policy has none
     least_context: LeastContext | None  # null without accounts or rewards, and where it would say nothing
+    context_promise: ContextPromise | None  # null without a context_share
     marks: list[Mark]
 
 

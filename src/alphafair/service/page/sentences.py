@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from alphafair.engine import Status
 from alphafair.engine.changes import CHANGES
 from alphafair.engine.jobs import WhatIfJob
 from alphafair.engine.terms import TERMS
@@ -49,3 +51,23 @@ def evaluated(found: Mapping[str, Any], job: WhatIfJob) -> str:
     if job.source is not None and found["curve"]["verdict"] == "do not use":
         sentence += f" {A_SHARE}"
     return sentence
+
+
+# contexts
+
+ROUNDING: Final = 1e-6  # of tenths
+AS_COUNTED: Final = "Counted since it was made: the least reward as 0, the largest as 1."
+A_TARGET: Final = "Nothing is proved with bandit feedback; it is kept where the best arm of a context can be learned."
+
+
+def promised(status: Status) -> str:
+    """Return what every context is promised, and what is missing; the bound is rounded up."""
+    share, debt, bound = status.context_share, status.largest_context_debt or 0.0, status.context_share_bound
+    missing = f"the largest debt now is {debt:,.1f}" if debt > 0.0 else "no context has a debt now"
+    if bound is not None:
+        most = math.ceil(10.0 * bound - ROUNDING) / 10.0
+        return f"Every context gets {100.0 * share:.3g}% of its best, but for at most {most:,.1f} rewards; {missing}."
+    return (
+        f"Every context should get {100.0 * share:.3g}% of its best. This is a target: what the best arm would have "
+        f"earned is predicted. By predictions {missing}."
+    )

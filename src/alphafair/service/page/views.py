@@ -22,11 +22,13 @@ from alphafair.engine.store.ledger import FoundRow
 from alphafair.engine.store.slates import SlateEvent
 from alphafair.formatting import json_alpha
 from alphafair.service.api.handlers import by_group, described, fairness, jain_index
+from alphafair.service.page import sentences
 from alphafair.service.page.marks import marks_of
 from alphafair.service.page.messages import (
     ArmProbability,
     BookItem,
     Certificate,
+    ContextPromise,
     DecisionAnswer,
     DelayCounts,
     EarlierSettings,
@@ -329,6 +331,14 @@ def least_context(status: Status) -> LeastContext | None:
     return LeastContext(share, sentence, "True of the best fixed policy; a run also explores.")
 
 
+def context_promise(status: Status) -> ContextPromise | None:
+    """What every context is promised, in words."""
+    if status.context_share == 0.0:
+        return None
+    note = sentences.AS_COUNTED if status.context_share_bound is not None else sentences.A_TARGET
+    return ContextPromise(sentences.promised(status), note)
+
+
 def live_answer(found: Overview, first: int = 0) -> LiveAnswer:
     """Everything about one experiment; for an update, the buckets from `first` on and the changes that `found` has."""
     parts: dict[str, Any] = {
@@ -346,6 +356,7 @@ def live_answer(found: Overview, first: int = 0) -> LiveAnswer:
         "delays": delays(found.summary),
         "certificate": certificate(found.bounds),
         "least_context": least_context(found.status),
+        "context_promise": context_promise(found.status),
         "marks": marks_of(found),
     }
     return LiveAnswer(**parts)

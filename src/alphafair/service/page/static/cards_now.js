@@ -14,7 +14,8 @@ const LOOSE = 2; // a certificate above says little
 export function whoGetsWhat() {
   const shown = sharesTable();
   const byGroup = h("div", {});
-  const contexts = h("p", { class: "muted small", id: "least-context", hidden: true });
+  const least = h("p", { class: "muted small", id: "least-context", hidden: true });
+  const promise = h("p", { class: "muted small", id: "context-promise", hidden: true });
   const since = sinceChoice((value) => ((period = value), draw(...last)));
   const aside = h("div", { class: "asides" }, since.element, byGroup);
   let grouped = true;
@@ -46,15 +47,20 @@ export function whoGetsWhat() {
         new Map(arms.map((each) => [each.label, colors.get(groups[each.label]) ?? "arm-other"])),
       );
     } else shown.draw(groups ? "Group" : "Arm", shares, colors);
-    contexts.hidden = !live.least_context;
-    setText(contexts, live.least_context?.sentence ?? "");
-    contexts.title = live.least_context?.note ?? "";
+    say(least, live.least_context);
+    say(promise, live.context_promise);
+  }
+  function say(line, said) {
+    line.hidden = !said;
+    setText(line, said?.sentence ?? "");
+    line.title = said?.note ?? "";
   }
   const element = card(
     "Who gets what",
     { id: "who-gets-what", span: "span-6 wide-4", sub: "The upright mark is what each is entitled to.", aside },
     shown.element,
-    contexts,
+    promise,
+    least,
   );
   return { element, draw };
 }
