@@ -5,17 +5,30 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from alphafair import POLICIES, AlphaFair, AlphaFairAdaptive, AlphaFairBandit, Groups, Uniform
+from alphafair import (
+    POLICIES,
+    AlphaFair,
+    AlphaFairAdaptive,
+    AlphaFairBandit,
+    FairCB,
+    Groups,
+    Hedge,
+    IndependentAlphaFair,
+    ScaleFree,
+    Uniform,
+)
 from alphafair.algorithms.adaptive_bandit import C, K, N
 from alphafair.errors import InvalidArgument
 from alphafair.lab.rivals import AlphaFairAfter, AlphaFairNextVisit
 from alphafair.values import Feedback, SlateDecision
+from examples.epsilon_greedy import EpsilonGreedy
 from tests import ROOT
 
 GOLDEN: list[dict[str, Any]] = json.loads((ROOT / "tests/fixtures/golden_slates.json").read_text())["runs"]
@@ -121,10 +134,12 @@ def test_rewards_of_a_slate_count_once_each() -> None:
     decision = policy.choose(0, k=3)
     first, second, third = decision.arms
     policy.update(decision, {second: 0.5})
+    before = policy.snapshot().to_bytes()
     with pytest.raises(InvalidArgument, match=rf"of arms without a reward yet, \[{first}, {third}\]; got {second}\."):
         policy.update(decision, {first: 0.1, second: 0.5})
     with pytest.raises(InvalidArgument, match=r"of arms without a reward yet"):
         policy.update(decision, [0.1, 0.2, 0.3])
+    assert policy.snapshot().to_bytes() == before
     policy.update(decision, {np.int64(third): 1, first: 0.25})
     earned = policy.cumulative_rewards
     assert earned[[first, second, third]].tolist() == [0.25, 0.5, 1.0]
@@ -204,28 +219,53 @@ def test_no_bound_after_different_numbers(kind: str) -> None:
         assert (policy._learned.named()["reach"] == 1.0).all()
 
 
-REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
-    "k of 0": (
-        lambda: AlphaFair(1, 5).choose(0, k=0),
-        "k must be an integer of at least 1; got 0. Leave it out to show one arm.",
-    ),
-    "k of 2.5": (
-        lambda: AlphaFair(1, 5).choose(0, k=2.5),  # type: ignore[call-overload]
-        "k must be an integer of at least 1; got 2.5. Leave it out to show one arm.",
-    ),
-    "k of True": (
-        lambda: AlphaFair(1, 5).probabilities(0, k=True),
-        "k must be an integer of at least 1; got True. Leave it out to show one arm.",
-    ),
-    "a policy of single arms": (
-        lambda: POLICIES["fair-cb"](1, 5, pull_share=0.1, horizon=10).choose(0, k=3),
-        "k must be left out: fair-cb shows one arm per decision; got 3. "
-        "Use AlphaFairAdaptive, AlphaFair, AlphaFairBandit or Uniform.",
-    ),
+ONE_ARM = (
+    "k must be left out: {} shows one arm per decision; got 3. Use AlphaFairAdaptive, AlphaFair, AlphaFairBandit or"
+)
+WHOLE = "k must be an integer of at least 1; got {}. Leave it out to show one arm."
+FLOORS = Groups(["a", "a", "b", "b", "c"], pull_floor={"a": 0.2})
+QUESTIONS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "k of 0": (AlphaFair(1, 5), {"k": 0}, WHOLE.format(0)),
+    "k of 2.5": (AlphaFair(1, 5), {"k": 2.5}, WHOLE.format(2.5)),
+    "k of True": (AlphaFair(1, 5), {"k": True}, WHOLE.format(True)),
+    "k in words": (Uniform(1, 5), {"k": "3"}, WHOLE.format("'3'")),
+    "a policy with a horizon": (FairCB(1, 5, pull_share=0.1, horizon=10), {"k": 3}, ONE_ARM.format("fair-cb")),
+    "a policy for sums": (Hedge(1, 5), {"k": 3}, ONE_ARM.format("hedge")),
+    "a policy of any scale": (ScaleFree(1, 5), {"k": 3}, ONE_ARM.format("scale-free")),
+    "a policy per context": (IndependentAlphaFair(1, 5), {"k": 3}, ONE_ARM.format("independent-alpha-fair")),
+    "a policy in plain Python": (EpsilonGreedy(1, 5), {"k": 3}, ONE_ARM.format("epsilon-greedy")),
     "floors of groups": (
-        lambda: AlphaFair(1, 4, groups=Groups(["a", "a", "b", "b"], pull_floor={"a": 0.2})).choose(0, k=3),
+        AlphaFair(1, 5, groups=FLOORS),
+        {"k": 3},
         "k must be 1 with a pull_floor by group; got 3. Pass one pull_floor for all arms.",
     ),
+    "no arm available": (AlphaFairAdaptive(1, 5), {"k": 3, "available": [False] * 5}, "available must be 5 booleans"),
+    "too short a mask": (AlphaFairAdaptive(1, 5), {"k": 3, "available": [True] * 4}, "available must be 5 booleans"),
+    "features it has not": (AlphaFairAdaptive(1, 5), {"k": 3, "features": [0.5]}, "features must be left out"),
+    "another context": (AlphaFairAdaptive(1, 5), {"context": 1, "k": 3}, "context must be"),
+}
+
+
+@pytest.mark.parametrize("case", QUESTIONS)
+def test_refused_decisions_change_nothing(case: str) -> None:
+    """Not even the random numbers of the decisions that follow."""
+    policy, asked, words = QUESTIONS[case]
+    before = policy.snapshot().to_bytes()
+    for call in (policy.choose, policy.probabilities):
+        with pytest.raises(InvalidArgument, match=re.escape(words)):
+            call(**{"context": 0, **asked})
+        assert policy.snapshot().to_bytes() == before
+
+
+BANDIT = AlphaFairAdaptive(1, 5)
+
+
+def learn(rewards: Any, **changes: Any) -> None:
+    made = {"context": 0, "arms": (2, 0, 4), "propensities": (0.6,) * 3, "probabilities": np.full(5, 0.6)}
+    BANDIT.update(SlateDecision(**{**made, **changes}), rewards)
+
+
+REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "one number": (
         lambda: learn(0.5),
         "rewards must be 3 numbers in [0, 1], one per shown arm, or an object from arm to reward; got 0.5. "
@@ -257,16 +297,10 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "another context": (lambda: learn([0.5] * 3, context=1), "context must be"),
 }
-BANDIT = AlphaFairAdaptive(1, 5)
-
-
-def learn(rewards: Any, **changes: Any) -> None:
-    made = {"context": 0, "arms": (2, 0, 4), "propensities": (0.6,) * 3, "probabilities": np.full(5, 0.6)}
-    BANDIT.update(SlateDecision(**{**made, **changes}), rewards)
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refusals_change_nothing(case: str) -> None:
+def test_refused_rewards_change_nothing(case: str) -> None:
     before = BANDIT.snapshot().to_bytes()
     call, words = REFUSALS[case]
     with pytest.raises((InvalidArgument, TypeError)) as caught:

@@ -63,10 +63,41 @@ def test_refusals(shop: Running) -> None:
             "repair": f'Send {{"{made["arms"][0]}": 0.8}}.',
         },
     )
-    other = next(arm for arm in ARMS if arm not in made["arms"])
-    for reward in ({}, {other: 1.0}, {made["arms"][0]: 2.0}):
-        assert shop.post("/home/rewards", {"id": made["id"], "reward": reward}).status_code == 422
+    (other,) = {*ARMS} - {*made["arms"]}
+    for reward, sentence in (
+        ({}, "reward must be an object with rewards of shown arms; got {}."),
+        ({other: 1.0}, f"reward must be of shown arms, {', '.join(map(repr, made['arms']))}; got '{other}'."),
+        ({made["arms"][0]: 2.0}, "reward must be a number in [0, 1]; got 2.0."),
+    ):
+        answer = shop.post("/home/rewards", {"id": made["id"], "reward": reward})
+        assert answer.status_code == 422
+        assert error(answer)["message"].startswith(sentence)
     assert shop.engine.position == position
+
+
+def test_experiments_that_show_one_arm(shop: Running) -> None:
+    groups = {"labels": ["x", "x", "y"], "pull_floor": {"x": 0.1, "y": 0.1}}
+    for name, options, sentence in (
+        (
+            "fair-cb",
+            {"policy": "fair-cb"},
+            "k must be left out: fair-cb shows one arm per decision; got 2. "
+            "Use AlphaFairAdaptive, AlphaFair, AlphaFairBandit or Uniform.",
+        ),
+        (
+            "floors",
+            {"groups": groups},
+            "k must be 1 with a pull_floor by group; got 2. Pass one pull_floor for all arms.",
+        ),
+    ):
+        created = shop.post("", {"name": name, "arms": ARMS, **options})
+        assert created.status_code == 201, created.text
+        position = shop.engine.position
+        problem = error(answer := shop.post(f"/{name}/decisions", {"context": "v", "k": 2}))
+        assert (answer.status_code, problem["code"], problem["message"]) == (422, "bad_request", sentence)
+        assert shop.engine.position == position
+        assert shop.engine.experiment(name).contexts == 0
+        assert shop.post(f"/{name}/decisions", {"context": "v"}).status_code == 200
 
 
 def test_clients(shop: Running, tmp_path: Path) -> None:

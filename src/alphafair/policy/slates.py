@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,23 +58,37 @@ def checked_exposures(policy: BasePolicy, exposures: Any, k: int) -> tuple[float
     return tuple(given)
 
 
-def draw(
-    policy: BasePolicy, context: Any, k: Any, uniform: float, available: ArrayLike | None, features: ArrayLike | None
-) -> tuple[int, NDArray[np.int64], Vector, NDArray[np.float64] | None]:
-    """Return the context, the shown arms, the probabilities of all arms to be shown, and the features."""
-    context = validate.context(context, policy.n_contexts)
-    number, stepper, described = checked_k(policy, k), policy.stepper, None
-    mask = None if available is None else policy._mask(available)
-    if features is not None or policy.n_features:
-        described = validate.features(features, policy.feature_shape)
-        stepper.show(described)
+class Request(NamedTuple):
+    """What is asked of a draw, checked: k of the live arms, among those of a mask if there is one."""
+
+    context: int
+    k: int
+    mask: NDArray[np.bool_] | None
+    features: NDArray[np.float64] | None
+
+    @classmethod
+    def of(
+        cls, policy: BasePolicy, context: Any, k: Any, available: ArrayLike | None, features: ArrayLike | None
+    ) -> Request:
+        context, number, described = validate.context(context, policy.n_contexts), checked_k(policy, k), None
+        mask = None if available is None else policy._mask(available)
+        if features is not None or policy.n_features:
+            described = validate.features(features, policy.feature_shape)
+        return cls(context, number, mask, described)
+
+
+def draw(policy: BasePolicy, request: Request, uniform: float) -> tuple[NDArray[np.int64], Vector]:
+    """Return the shown arms, and the probabilities of all arms to be shown."""
+    context, number, mask, described = request
+    if described is not None:
+        policy.stepper.show(described)
     out = np.empty(policy.n_arms)
     live = policy._learned.live_arms
     most = len(live) if mask is None else int(mask[live].sum())
-    arms = stepper.draw_slate_among(context, min(number, len(live)), uniform, out, mask)
+    arms = policy.stepper.draw_slate_among(context, min(number, len(live)), uniform, out, mask)
     if len(arms) != min(number, most) or not abs(out.sum() - len(arms)) <= 1e-6:
         raise damaged(context, out)
-    return context, arms, out, described
+    return arms, out
 
 
 def choose(
@@ -88,16 +102,15 @@ def choose(
 ) -> SlateDecision:
     """Draw a slate with one uniform number; with `exposures` the arms of the largest w m get the first slots."""
     with policy._lock:
-        context = validate.context(context, policy.n_contexts)
-        number = checked_k(policy, k)
-        looked_at = None if exposures is None else checked_exposures(policy, exposures, number)
+        request = Request.of(policy, context, k, available, features)
+        looked_at = None if exposures is None else checked_exposures(policy, exposures, request.k)
         uniform = policy._random_numbers.next() if rng is None else validate.uniform(rng)
-        context, arms, out, described = draw(policy, context, k, uniform, available, features)
+        arms, out = draw(policy, request, uniform)
         if looked_at is not None and len(arms) > 1:
             arms = best_first(policy, arms)
-    decision = ChosenSlate(context, tuple(arms.tolist()), tuple(out[arms].tolist()), frozen(out))
-    if described is not None:
-        decision._features = described
+    decision = ChosenSlate(request.context, tuple(arms.tolist()), tuple(out[arms].tolist()), frozen(out))
+    if request.features is not None:
+        decision._features = request.features
     if looked_at is not None:
         decision._exposures = looked_at[: len(arms)]
     return decision
@@ -117,7 +130,7 @@ def probabilities(
 ) -> Vector:
     """Return the probabilities of all arms to be in a slate of k; changes nothing."""
     with policy._lock:
-        _, _, out, _ = draw(policy, context, k, 0.0, available, features)
+        _, out = draw(policy, Request.of(policy, context, k, available, features), 0.0)
     return frozen(out)
 
 
