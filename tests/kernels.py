@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from alphafair import (
+    POLICIES,
     Uniform,
     context_reward_totals,
     evaluation,
@@ -47,6 +48,13 @@ OF_SLATES += [("alpha-fair-bandit", "bandit", BELOW_ONE), ("alpha-fair-bandit", 
 
 # the kernels of policies that have observed decisions of others
 OF_OTHERS = [("alpha-fair-adaptive", "bandit", BELOW_ONE), ("alpha-fair-adaptive", "bandit", WELFARE)]
+
+
+def of_variants() -> Iterator[Kernels]:
+    """Yield those of the variants that the conformance checks play, with contexts as a second side too."""
+    for kind in POLICIES.values():
+        for settings in kind.traits.variants(3, 4).values():
+            yield Kernels.of(kind(3, 4, **settings))
 
 
 def compile_offline() -> None:
@@ -94,7 +102,7 @@ def main() -> int:
     if complete is not None and complete.exists():
         return 0
     work: list[Callable[[], None]] = [compile_offline, compile_evaluation]
-    work += [partial(compile_policy, kernels) for kernels in every_kernel()]
+    work += [partial(compile_policy, kernels) for kernels in {*every_kernel(), *of_variants()}]
     work += [partial(compile_policy, Kernels(name, feedback, flags | {SLATES})) for name, feedback, flags in OF_SLATES]
     work += [partial(compile_policy, Kernels(name, feedback, flags | {OTHERS})) for name, feedback, flags in OF_OTHERS]
     work += [partial(compile_kernels, kernels) for kind in NOTIONS for kernels in kernels_of(kind.name)]

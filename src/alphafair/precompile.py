@@ -23,8 +23,9 @@ NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the bran
     "welfare": {"alpha": 2.0},
     "sides": {"context_weight": 0.25},
 }
-# flags of kernels that are compiled only where they are used: decisions of several arms, and of others
-SLATES, OTHERS = "slates", "others"
+# flags of kernels that are compiled only where they are used: decisions of several arms, decisions of others, and
+# contexts as a second side
+SLATES, OTHERS, SIDES = "slates", "others", "sides"
 
 
 def parse(name: str, *, slates: bool = False) -> list[Kernels]:
@@ -41,7 +42,7 @@ def parse(name: str, *, slates: bool = False) -> list[Kernels]:
     validate.choice(f"feedback in {name!r}", feedback, dict.fromkeys(each.feedback for each in known))
     flags = sorted({flag for each in known for flag in each.flags if each.feedback == feedback})
     flags += [SLATES] if _kind(policy).traits.slates else []
-    flags += [OTHERS] if OTHERS.upper() in _algorithm(policy, feedback).flags else []
+    flags += [flag for flag in (OTHERS, SIDES) if flag.upper() in _algorithm(policy, feedback).flags]
     for flag in listed.split("-") if listed else ():
         if not flags:
             raise InvalidArgument(f"flags in {name!r}", f"left out: {policy} has none", flag, f"Pass {policy}.")
@@ -50,19 +51,18 @@ def parse(name: str, *, slates: bool = False) -> list[Kernels]:
 
 
 def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
-    """Return the kernels of a policy: of every kind of feedback, with every combination of flags.
+    """Return the kernels of a policy: of every kind of feedback, with every combination of flags but the three above.
 
     With `slates` those of slates too.
     """
     kind: Any = _kind(policy)
     found = []
     for feedback in kind.traits.feedbacks or (kind.feedback,):
-        flags = sorted(flag.lower() for flag in _algorithm(policy, feedback).flags if flag.lower() in NEEDED)
+        flags = sorted({flag.lower() for flag in _algorithm(policy, feedback).flags} & {*NEEDED} - {SIDES})
         for n in range(len(flags) + 1):
-            some = (Kernels(policy, feedback.value, frozenset(chosen)) for chosen in combinations(flags, n))
-            found += [each for each in some if "sides" not in each.flags or "welfare" in each.flags]
+            found += [Kernels(policy, feedback.value, frozenset(chosen)) for chosen in combinations(flags, n)]
     if slates and kind.traits.slates:
-        found += [each._replace(flags=each.flags | {SLATES}) for each in found if "sides" not in each.flags]
+        found += [each._replace(flags=each.flags | {SLATES}) for each in found]
     return found
 
 

@@ -19,9 +19,10 @@ def command(
     Without it a policy starts interpreted, and a helper process compiles it in the background. Machine code is stored
     in the folder NUMBA_CACHE_DIR, or in the user's cache; what is already there is not compiled again.
 
-    KERNELS is a policy, such as alpha-fair-adaptive, for all of its kernels, or POLICY+FEEDBACK[+FLAG-FLAG] for some of
-    them: alpha-fair-adaptive+bandit, alpha-fair-adaptive+bandit+groups-welfare. Flags: groups, features, welfare (alpha
-    from 1 on), slates (several arms per decision).
+    KERNELS is a policy, such as alpha-fair-adaptive, for its kernels with groups, with features and with any alpha, or
+    POLICY+FEEDBACK[+FLAG-FLAG] for some: alpha-fair-adaptive+bandit, alpha-fair-adaptive+bandit+groups-welfare. Flags:
+    groups, features, welfare (alpha from 1 on), slates (several arms per decision), others (decisions of others), sides
+    (a context weight or a context share, with welfare).
     """
     from alphafair import jit
     from alphafair.precompile import compile_all, every_kernel, parse
