@@ -25,7 +25,8 @@ USER alphafair
 ENV NUMBA_CACHE_DIR=/kernels PYTHONUNBUFFERED=1
 # Code for the build machine's own processor would not be loaded on another one: take what every one of its kind has.
 ENV NUMBA_CPU_NAME=generic
-RUN alphafair compile
+# And what the usual policy needs once it has learned from decisions of others.
+RUN alphafair compile && alphafair compile alpha-fair-adaptive+bandit+others
 VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM

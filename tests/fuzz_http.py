@@ -68,13 +68,16 @@ _PATHS = [
     *("/v1/experiments/home/decisions", "/v1/experiments/home/rewards", "/v1/experiments/home/activations"),
     *("/v1/experiments/home/decisions/batch", "/v1/experiments/home/rewards/batch"),
     *("/v1/experiments/told/decisions", "/v1/experiments/told/decisions/batch", "/v1/experiments/told/rewards"),
+    *("/v1/experiments/home/observations", "/v1/experiments/told/observations"),
 ]
+POSTED = 7  # of these paths, the last
 _METHODS = [
     "GET",
     "HEAD",
     "POST",
     "OPTIONS",
     "PUT",
+    "PATCH",
     "TRACE",
     "CONNECT",
     "PRI",
@@ -84,7 +87,7 @@ _METHODS = [
     "",
     "X" * 30,
 ]
-_BODIES = [
+_BODIES = [  # no observation with features has a reward: kernels stay as they are
     *(b'{"context": "v", "id": "again"}', b'{"context": "v"}', b'{"id": "again", "reward": 0.5}', b'{"id": "again"}'),
     *(b'{"id": "again", "reward": 5e-324}', b'{"items": [{"id": "again", "reward": 1.2e-285}]}'),
     *(b'{"items": [{"context": "v"}, {"context": ""}, 3]}', b'{"items": [{"id": "again", "reward": 1e999}]}'),
@@ -96,7 +99,23 @@ _BODIES = [
     *(b'{"context": "v", "features": {"age": 31, "kind": "new"}}', b'{"context": "v", "features": {"age": 1e308}}'),
     *(b'{"context": "v", "id": "told", "features": {"age": -5e-324}}', b'{"id": "told", "reward": 1}'),
     b'{"items": [{"context": "v", "features": {"age": 0, "": []}}, {"context": "v", "features": {"age": true}}]}',
+    *(b'{"items": [{"context": "v", "arm": "ada", "reward": 0.5, "id": "seen"}]}', b'{"items": [{"context": "v"}]}'),
+    *(
+        b'{"items": [{"context": "v", "arm": "ben", "propensity": 5e-324, "instead_of": "again"}, 3]}',
+        b'{"items": [{"context": "v", "arm": "ada", "source": "policy"}, {"context": "v", "arm": "", "unit": 1}]}',
+        b'{"items": [{"context": "v", "arm": "ben", "features": {"age": 1}, "unit": "u"}]}',
+        b'{"items": [{"context": "v", "arm": "ada", "reward": 1e999, "propensity": 0, "source": "\\ud800"}]}',
+    ),
+    *(
+        b'{"context": "v", "incumbent": "ada", "unit": "u", "features": {"age": 1}}',
+        b'{"context": "v", "incumbent": 1}',
+    ),
     b'{"name": "new", "arms": ["a"], "features": {"age": "number?", "kind": ["a", "*"], "\\ud800": 3}}',
+]
+_TERMS = [
+    *(b'{"terms": {"mode": "watch"}}', b'{"terms": {"mode": "share", "share": 0.5}}', b'{"terms": {"mode": "live"}}'),
+    *(b'{"terms": {"mode": "share", "share": 1}}', b'{"terms": {"reward_wait": 1e999}}', b'{"terms": {"": null}}'),
+    *(b'{"terms": {"entitlements": {"nobody": 1}}}', b'{"terms": {"pull_floor": 0.6}}', b'{"terms": {"share": null}}'),
 ]
 EXPERIMENTS = (
     b'{"name": "home", "arms": ["ada", "ben", "cyd"]}',
@@ -146,8 +165,10 @@ def sound(draw: random.Random) -> bytes:
     kind = draw.random()
     if kind < 0.25:
         return f"{draw.choice(('GET', 'HEAD'))} {draw.choice(_PATHS[:7])} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-    path, body = draw.choice(_PATHS[-5:]).encode(), draw.choice(_BODIES)
+    path, body = draw.choice(_PATHS[-POSTED:]).encode(), draw.choice(_BODIES)
     head = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % path
+    if kind < 0.27:
+        head, body = b"PATCH /v1/experiments/told HTTP/1.1\r\nHost: localhost\r\n", draw.choice(_TERMS)
     if kind < 0.8:
         return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
     size = draw.choice((1, 7, 1000))

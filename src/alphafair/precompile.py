@@ -28,7 +28,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # settings of policies that need the bran
 SLATES, OTHERS, SIDES = "slates", "others", "sides"
 
 
-def parse(name: str, *, slates: bool = False) -> list[Kernels]:
+def parse(name: str, *, slates: bool = False, others: bool = False) -> list[Kernels]:
     """Read `POLICY`, all kernels of a policy, or `POLICY+FEEDBACK[+FLAG-FLAG...]`, some of them.
 
     >>> parse("alpha-fair+full+groups")
@@ -38,7 +38,7 @@ def parse(name: str, *, slates: bool = False) -> list[Kernels]:
     feedback, _, listed = rest.partition("+")
     known = kernels_of(policy)
     if not rest:
-        return kernels_of(policy, slates=slates)
+        return kernels_of(policy, slates=slates, others=others)
     validate.choice(f"feedback in {name!r}", feedback, dict.fromkeys(each.feedback for each in known))
     flags = sorted({flag for each in known for flag in each.flags if each.feedback == feedback})
     flags += [SLATES] if _kind(policy).traits.slates else []
@@ -50,10 +50,10 @@ def parse(name: str, *, slates: bool = False) -> list[Kernels]:
     return [Kernels(policy, feedback, frozenset(listed.split("-")) if listed else frozenset())]
 
 
-def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
+def kernels_of(policy: str, *, slates: bool = False, others: bool = False) -> list[Kernels]:
     """Return the kernels of a policy: of every kind of feedback, with every combination of flags but the three above.
 
-    With `slates` those of slates too.
+    With `slates` those of slates too, with `others` those of policies that have observed decisions of others.
     """
     kind: Any = _kind(policy)
     found = []
@@ -61,6 +61,12 @@ def kernels_of(policy: str, *, slates: bool = False) -> list[Kernels]:
         flags = sorted({flag.lower() for flag in _algorithm(policy, feedback).flags} & {*NEEDED} - {SIDES})
         for n in range(len(flags) + 1):
             found += [Kernels(policy, feedback.value, frozenset(chosen)) for chosen in combinations(flags, n)]
+    if others:
+        found += [
+            each._replace(flags=each.flags | {OTHERS})
+            for each in found
+            if OTHERS.upper() in _algorithm(policy, each.feedback).flags
+        ]
     if slates and kind.traits.slates:
         found += [each._replace(flags=each.flags | {SLATES}) for each in found]
     return found
@@ -83,11 +89,11 @@ def _algorithm(policy: str, feedback: str) -> Any:
     return chosen[feedback] if isinstance(chosen, Mapping) else chosen
 
 
-def every_kernel(*, slates: bool = False) -> list[Kernels]:
+def every_kernel(*, slates: bool = False, others: bool = False) -> list[Kernels]:
     """Return the kernels of all registered policies."""
     from alphafair import POLICIES
 
-    return [kernels for policy in POLICIES for kernels in kernels_of(policy, slates=slates)]
+    return [kernels for policy in POLICIES for kernels in kernels_of(policy, slates=slates, others=others)]
 
 
 def small_policy(kernels: Kernels) -> Any:

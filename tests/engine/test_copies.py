@@ -54,6 +54,12 @@ def play(engine: Engine) -> None:
     engine.erase("home", "visitor-2")
     for k in range(10):
         engine.reward(engine.decide("home", f"late-{k}").id, 0.25, "home")
+    engine.observe("home", "visitor-1", "ada", 0.75, "seen", propensity=0.5, source="history")
+    engine.observe("home", "new", "dan", id="waits")
+    engine.set_terms("home", mode="share", share=0.5, groups=dict.fromkeys((*ARMS, "dan"), "a"), reward_wait=60.0)
+    for k in range(8):
+        engine.decide("home", "late-0", f"side-{k}", incumbent="ada", incumbent_propensity=0.25, unit=f"visitor-{k}")
+        engine.reward(f"side-{k}", k / 8, "home")
 
 
 def told(engine: Engine) -> dict[str, Any]:
@@ -82,7 +88,7 @@ def test_there_and_back(tmp_path: Path, url: str, postgres_server: Server) -> No
         assert told(engine) == before
         assert engine.verify() == n_events
         assert engine.reward("request-3", 0.5, "home").outcome in ("applied", "rolled_back")
-        engine.decide("home", "after")
+        engine.decide("home", "after", incumbent="dan")
         after, n_events = told(engine), engine.verify()
         saved = postgres_server.execute("select count(*) from snapshot", url.rpartition("=")[2])
         assert saved == [(3,)]
@@ -92,7 +98,7 @@ def test_there_and_back(tmp_path: Path, url: str, postgres_server: Server) -> No
         assert told(engine) == after
         assert engine.verify() == n_events
         position = engine.experiment("home").position
-        engine.reward(engine.decide("home", "more").id, 1.0)
+        engine.reward(engine.decide("home", "more", incumbent="dan").id, 1.0)
         engine.rollback("home", position)
         engine.verify()
     assert keys.any_valid(back)

@@ -40,6 +40,7 @@ from tests.stores import both_stores, is_postgres, open_store, sqlite_only
 pytestmark = both_stores
 
 ARMS = ("ada", "ben")
+OURS, THEIRS = "visitor-2", "visitor-1"  # units on either side of a share of a half
 MESSAGES = ("disk I/O error", "database or disk is full", "database is locked")
 
 
@@ -168,13 +169,18 @@ class Session:
             self.engine.close()
         self.engine = self.insist(self.opened)
 
-    def decide(self, name: str, id: str, deferred: bool = False) -> None:
-        receipt = self.insist(lambda: self.engine.decide(name, f"v{len(id) % 3}", id, deferred=deferred))
+    def decide(self, name: str, id: str, **told: Any) -> None:
+        receipt = self.insist(lambda: self.engine.decide(name, f"v{len(id) % 3}", id, **told))
         assert self.receipts.setdefault(id, receipt) == receipt
 
     def reward(self, id: str, value: float) -> None:
         assert self.insist(lambda: self.engine.reward(id, value)).outcome in ("applied", "repeated")
         self.rewarded[id] = value
+
+    def see(self) -> None:
+        """A decision of somebody else, with its reward."""
+        seen = self.insist(lambda: self.engine.observe("home", "v1", "ben", 0.5, "seen", propensity=0.5))
+        assert seen.outcome in ("recorded", "repeated")
 
     def show(self, id: str) -> None:
         slate = self.insist(lambda: self.engine.decide("row", f"v{len(id) % 2}", id, k=2))
@@ -231,15 +237,23 @@ class Session:
         assert insist(lambda: self.engine.reward("bb", 0.25)).outcome == "expired"
         self.decide("home", "gggg")
         self.reward("gggg", 1.0)
+        self.see()
+        insist(lambda: self.engine.set_terms("home", mode="share", share=0.5, reward_wait=120))
+        for id, unit in (("ours", OURS), ("theirs", THEIRS)):
+            self.decide("home", id, incumbent="ada", unit=unit)
+            self.reward(id, 0.5)
 
     def check(self) -> None:
         """Everything counts once, in the engine that went through it and in one that reads the file anew."""
         earned = dict.fromkeys(ARMS, 0.0)
         for id, value in {**self.rewarded, "bb": 0.5}.items():
-            earned[self.receipts[id].arm] += value
+            earned[self.receipts[id].arm] += value if id != "theirs" else 0.0
         for _ in range(2):
             home, other = self.engine.experiment("home"), self.engine.experiment("other")
-            assert (home.decisions, home.rewards, home.defaulted, home.pending) == (7, 6, 1, 0)
+            assert (home.decisions, home.rewards, home.defaulted, home.pending) == (8, 7, 1, 0)
+            assert (home.mode, home.share, home.reward_wait) == ("share", 0.5, 120.0)
+            assert [(side.source, side.rewarded) for side in home.sides] == [("policy", 1), ("incumbent", 1)]
+            self.see()
             assert home.cumulative_rewards == earned
             assert (other.decisions, other.rewards, other.pending) == (2, 1, 0)
             assert (other.arms, other.masked_arms, other.alpha) == (("ben", "cyd"), ("ben",), 0.5)

@@ -63,6 +63,34 @@ def test_a_service_compiles_for_its_experiments(tmp_path: Path, monkeypatch: pyt
         assert _kernels_in_use(engine, Reports(engine.writers)) == {DEFAULT, adaptive, full, nash, hedge}
 
 
+def test_a_service_compiles_what_it_needs_once_others_were_observed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an incumbent or a log decides too, whether or not one of their rewards has come."""
+    monkeypatch.setenv("ALPHAFAIR_JIT", "off")
+    beside = DEFAULT._replace(flags=frozenset({"others"}))
+    with Engine.open(tmp_path / "shop.db") as engine:
+        reports = Reports(engine.writers)
+        engine.create("home", arms=ARMS)
+        engine.create("hedge", arms=ARMS, policy="hedge", mode="watch")
+        engine.observe("hedge", "v", "ada", 0.5)
+        assert reports.kernels("home") == {DEFAULT}
+        engine.observe("home", "v", "ada", id="one")
+        assert reports.kernels("home") == {DEFAULT, beside}
+        engine.reward("one", 0.5)
+        assert reports.kernels("home") == {beside}
+        engine.create("watched", arms=ARMS, alpha=2.0, mode="watch")
+        nash = DEFAULT._replace(flags=frozenset({"welfare"}))
+        assert reports.kernels("watched") == {nash, nash._replace(flags=frozenset({"welfare", "others"}))}
+        assert reports.kernels("hedge") == {Kernels("hedge", "full")}
+        assert _kernels_in_use(engine, reports) == {
+            DEFAULT,
+            beside,
+            Kernels("hedge", "full"),
+            *reports.kernels("watched"),
+        }
+
+
 SHOP = """
 import sys
 from pathlib import Path

@@ -381,8 +381,11 @@ def test_the_kernels_of_a_policy_are_those_of_all_its_variants() -> None:
             kernels = Kernels.of(kind(3, 4, **settings))
             assert kernels in kernels_of(name) or kernels.flags >= {SIDES, "welfare"}
             assert Kernels.of(small_policy(kernels)) == kernels
-    for kernels in every_kernel():
+    for kernels in every_kernel(others=True):
         assert Kernels.of(small_policy(kernels)) == kernels
+    beside = [kernels for kernels in every_kernel(others=True) if "others" in kernels.flags]
+    assert {(kernels.policy, kernels.feedback) for kernels in beside} == {("alpha-fair-adaptive", "bandit")}
+    assert len(parse("alpha-fair-adaptive", others=True)) == 3 * 2**3
 
 
 @pytest.mark.parametrize("name", MAKERS)

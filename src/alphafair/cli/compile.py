@@ -13,6 +13,9 @@ def command(
         typer.Argument(metavar="KERNELS", help="What to compile; default: all policies."),
     ] = None,
     slates: Annotated[bool, typer.Option("--slates", help="Compile decisions of several arms too.")] = False,
+    others: Annotated[
+        bool, typer.Option("--others", help="Compile policies that have observed decisions of others too.")
+    ] = False,
 ) -> None:
     """Compile policies ahead of time.
 
@@ -28,8 +31,8 @@ def command(
     from alphafair.precompile import compile_all, every_kernel, parse
     from alphafair.progress import progress_bar
 
-    wanted = [kernels for name in names or () for kernels in parse(name, slates=slates)]
-    wanted = wanted if names else every_kernel(slates=slates)
+    wanted = [kernels for name in names or () for kernels in parse(name, slates=slates, others=others)]
+    wanted = wanted if names else every_kernel(slates=slates, others=others)
     folder = jit.cache_folder()
     if folder is None:
         typer.echo("error: there is no folder for machine code: set NUMBA_CACHE_DIR.", err=True)

@@ -26,6 +26,7 @@ from alphafair.engine.store.ledger import FoundRow, LogSearch, Store
 from alphafair.engine.writers import AllWriters
 from alphafair.errors import RequestError
 from alphafair.jit import Kernels
+from alphafair.precompile import OTHERS
 from alphafair.values import Feedback, Vector
 from alphafair.values.available import unpacked
 from alphafair_client.answers import ChangeRecord, Status
@@ -118,10 +119,18 @@ class Reports:
     def __init__(self, writers: AllWriters) -> None:
         self._writers = writers
 
-    def kernels(self, name: str) -> Kernels | None:
-        """Return the kernels that the policy of an experiment runs on; None if it has none that works."""
+    def kernels(self, name: str) -> set[Kernels]:
+        """Return what the policy of an experiment runs on, and will run on once a decision of others is rewarded.
+
+        The second is expected where others decide too. Nothing for an experiment without a policy that works.
+        """
         with self._writers.reading(name) as (_, experiment):
-            return Kernels.of(experiment.policy) if experiment.has_policy else None
+            if not experiment.has_policy:
+                return set()
+            found = {Kernels.of(experiment.policy)}
+            if experiment.has_sides and experiment.policy.learns_from_others:
+                found |= {each._replace(flags=each.flags | {OTHERS}) for each in found}
+            return found
 
     def overview(self, name: str, *, history: bool = True) -> Overview:
         """Return an experiment at one moment, with what happened over time and, with `history`, all changes."""

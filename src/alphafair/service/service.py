@@ -319,7 +319,7 @@ def _kernels_in_use(engine: Engine, reports: Reports) -> set[Kernels]:
     """Return the kernels of the default policy and those of the experiments, if the file can be read."""
     found = {Kernels("alpha-fair-adaptive", "bandit")}
     with suppress(Mismatch, Unavailable):
-        found |= {kernels for name in engine.experiments() if (kernels := reports.kernels(name)) is not None}
+        found.update(*(reports.kernels(name) for name in engine.experiments()))
     return found
 
 
