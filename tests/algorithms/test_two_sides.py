@@ -274,7 +274,7 @@ def rewards_of_the_best(totals: Any, accounts: Any, alpha: float, theta: float, 
 
 
 def test_the_bound_is_within_reach() -> None:
-    """A bound of a fifth of it, or a certificate without the 1, would not hold."""
+    """On a short run: a bound of a fifth of it, or a certificate without the 1, would not hold."""
     policy = AlphaFair(1, 2, alpha=1.0, context_weight=0.25, context_weights=[1.0])
     contexts, rewards, played, accounts, paid = hostile("punishing", policy, 40, 0)
     gains = (0.75 / (2 * accounts) + 0.25 / paid) * rewards
@@ -283,6 +283,25 @@ def test_the_bound_is_within_reach() -> None:
     assert contexts == [0] * 40
     nothing = AlphaFair(1, 2, alpha=1.0, context_weight=0.25, context_weights=[1.0])
     assert metrics.welfare_certificate(nothing) == 1.0
+
+
+@pytest.mark.compiled
+def test_the_linear_bound_is_nearly_attained() -> None:
+    """With a constant 15% smaller it would not hold: every arm pays in turn, and every step, of the same length, was
+    for nothing; then one arm alone pays. Rewards are tiny, so prices hardly change."""
+    n, step, theta = 12, 0.02, 0.5
+    rest, last, n_turns = int(1 / step**2), int(4 / step), 12 * 4750
+    growth = np.exp(-0.5 * step**2 * np.arange(n_turns)[::-1])
+    arms = np.concatenate([np.full(rest, n - 1), np.arange(n_turns) % n, np.zeros(last, dtype=int)])
+    rewards = np.eye(n)[arms] * (1e-7 * np.concatenate([np.full(rest, growth[0]), growth, np.ones(last)]))[:, None]
+    policy = AlphaFair(1, n, alpha=1.0, context_weight=theta, context_weights=[1.0])
+    trace = simulate(policy, Stream.from_arrays(np.zeros(len(arms), dtype=int), rewards), record_every=1)
+    accounts = np.vstack([np.ones(n), trace.accounts])
+    before, paid = accounts[:-1], np.diff(accounts, axis=0)
+    u = 1.0 + (before - 1.0).sum(axis=1, keepdims=True)
+    prices = (1.0 - theta) / (n * before) + theta / u
+    regret = (prices * rewards).sum(axis=0).max() - (prices * paid).sum()
+    assert 0.85 <= regret / policy.surrogate_regret_bound <= 1.0
 
 
 def test_the_bound_in_expectation_holds() -> None:
@@ -407,8 +426,7 @@ FLOORS = {"none": None, "arms": Groups(pull_floor=0.05), "groups": Groups(["a", 
 @pytest.mark.parametrize("floors", FLOORS)
 @pytest.mark.parametrize("kind", ["punishing", "dying", "rich", "random"])
 def test_a_promise_is_kept_in_every_round(kind: str, floors: str) -> None:
-    """Theorem 2, whatever the rewards; and D rises near it, so that a third of the constant would be too little."""
-    most = 0.0
+    """Theorem 2, whatever the rewards."""
     for seed, share in enumerate((0.3, 0.6, 0.75)):
         policy = AlphaFairAdaptive(
             2, 4, alpha=1.0, feedback="full", seed=seed, context_share=share, groups=FLOORS[floors],
@@ -430,9 +448,17 @@ def test_a_promise_is_kept_in_every_round(kind: str, floors: str) -> None:
             }[kind]
             policy.update(decision, given)
             assert policy.context_debts.max() <= bound * (1 + ROUNDING)
-            most = max(most, policy.context_debts.max() / bound)
         assert policy.context_share_bound == bound
-    assert kind != "punishing" or most > 0.3
+
+
+def test_half_the_constant_of_the_promise_is_too_little() -> None:
+    """Rewards that a search found: no arm leads for long, and the favorites change after every round."""
+    policy = AlphaFairAdaptive(1, 6, alpha=1.0, feedback="full", seed=0, context_share=0.65)
+    bound, debts = policy.context_share_bound, []
+    for paying in ([1], [5], [1, 2], [2], [1], [4], [2], [1], [2], [1], [1], [1, 3, 4]):
+        policy.update(policy.choose(0), np.isin(np.arange(6), paying).astype(float))
+        debts.append(policy.context_debts[0])
+    assert 0.65 + 0.5 * (bound - 0.65) < max(debts) <= bound
 
 
 def test_a_promise_counts_from_when_it_is_made() -> None:
