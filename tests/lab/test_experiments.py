@@ -25,6 +25,7 @@ from alphafair import figures, streams
 from alphafair.child import Child
 from alphafair.cli import app
 from alphafair.code_version import REPORTED_CODE, code_digest
+from alphafair.errors import InvalidArgument
 from alphafair.lab import arena, measure, paper, report, reproduction, runner
 from alphafair.lab.claims import OPEN
 from alphafair.lab.plan import Contender, Experiment, FromRatings, Generated, Plan, Simulation, Task, stream_digest
@@ -145,6 +146,15 @@ def test_the_papers_settings(stream: Stream) -> None:
     assert sum(floor.settings["context_weights"]) == pytest.approx(1.0)
     assert len(paper.PRICE_OF_FAIRNESS.alphas) == 100
     assert paper.PRICE_OF_FAIRNESS.rounds == FromRatings(rows=None, min_ratings=5000, reward_floor=0.2)
+
+
+def test_plans_name_the_second_side(stream: Stream) -> None:
+    sides = (("feedback", "full"), ("context_weight", 0.25), ("context_share", 0.6))
+    policy: Any = Contender("fair to contexts", "alpha-fair-adaptive", sides).make(stream, 1.0)
+    assert (policy.context_weight, policy.context_share, policy.context_weights) == (0.25, 0.6, None)
+    assert policy.context_share_bound > 0.6
+    with pytest.raises(InvalidArgument, match="context_share must be a number in"):
+        Contender("wrong", "alpha-fair-adaptive", (("context_share", 1.0),)).make(stream, 1.0)
 
 
 class Counting(Executor):
