@@ -236,6 +236,9 @@ def test_doctor_exits_with_1_if_rows_are_wrong(log_file: Path, tmp_path: Path) -
     assert bad.exit_code == 1
     assert not json.loads(bad.stdout)["sound"]
     assert "bad.csv, line 9" in json.loads(bad.stdout)["findings"][0]["what"]
+    lacking = run("doctor", str(log_file))
+    assert lacking.exit_code == 1
+    assert "(--context)" in lacking.stdout
 
 
 @pytest.mark.parametrize(

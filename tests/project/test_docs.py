@@ -107,7 +107,7 @@ def test_links_are_found_where_there_are_some(tmp_path: Path) -> None:
 def commands(page: Path) -> Iterator[list[str]]:
     """The command lines of a page, without comments."""
     for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        for line in re.findall(r"^\$ (.*?)(?:  +#.*)?$", block, re.MULTILINE):
+        for line in re.findall(r"^\$ (.*?)(?:  +#.*)?$", block.replace("\\\n", " "), re.MULTILINE):
             for part in line.split(" && "):
                 yield shlex.split(part)
 

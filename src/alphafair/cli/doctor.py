@@ -12,6 +12,7 @@ from alphafair.cli._shared import AsJson
 
 
 def command(
+    ctx: typer.Context,
     log: _logs.File,
     context: _logs.Context = "context",
     arm: _logs.Arm = "arm",
@@ -37,6 +38,7 @@ def command(
     Names the rows that are wrong, and checks that propensities are in (0, 1] and add up, arms never shown, contexts
     with few rounds, repeated ids, and times that go backwards. Exits with 1 if something must be corrected.
     """
+    from alphafair.cli import with_options
     from alphafair.evaluation import doctor
     from alphafair.evaluation.log_pages import LogPage, draw_propensities
 
@@ -48,7 +50,7 @@ def command(
         title="Can the log be used for evaluation?",
         lead=f"{_logs.name_of(log)}: {'nothing' if found.is_sound else 'something'} must be corrected",
         headings=("", "finding"),
-        rows=[[words[finding.grade], finding.what] for finding in found.findings],
+        rows=[[words[each.grade], with_options(each.what, ctx.command)] for each in found.findings],
         caption="Not checked: whether rounds influence each other, and whether the future is like the past.",
         sentences=[],
         assumptions=["Inverse propensities of an arm average to 1 over all rounds if propensities are true."],
