@@ -25,6 +25,7 @@ from alphafair import (
 )
 from alphafair.errors import InvalidArgument
 from tests.certificates import check_certificates
+from tools import measure_slates
 
 N_ROUNDS = 120
 KINDS: dict[str, Any] = {
@@ -187,6 +188,12 @@ def test_slates_close_the_gap() -> None:
     best = offline_optimum(context_reward_totals(stream), 0.5, k=3)
     (slates,), (uniform,) = simulate_all([AlphaFairAdaptive(2, 8, alpha=0.5), Uniform(2, 8)], stream, k=3)
     assert metrics.gap_closed(best.value, uniform.final, slates.final, 0.5) > 0.3
+
+
+@pytest.mark.parametrize("case", ["groups", "late up to 20", "missing", "random k"])
+def test_what_slates_close(case: str) -> None:
+    """A small part of what tools/measure_slates.py measures: most of the gap, whatever happens to the slates."""
+    assert 45.0 < measure_slates.shares("stationary", case, 3, 0, sizes=(400, 2, 10)) < 100.0
 
 
 def test_refusals() -> None:

@@ -106,6 +106,12 @@ def figure(page: Any, name: str) -> Any:
     return page.locator(f'[data-figure="{name}"]')
 
 
+def pictured(name: str) -> Path:
+    """The file of a screenshot to look at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    return SCREENSHOTS / f"{name}.png"
+
+
 def act(page: Any, item: str) -> Any:
     """Open the menu of actions, choose one, and return its dialog."""
     page.get_by_role("button", name="Actions").click()
@@ -629,6 +635,47 @@ def test_the_log_is_filtered_and_each_decision_has_a_link(browser: Any, full: Ru
         assert rows_in_file == full.engine.experiment("home").decisions
 
 
+def test_a_slate_has_a_row_and_a_story(browser: Any, shop: Running) -> None:
+    """Every shown arm with its probability and its reward, in the order of the slots, also on a phone."""
+    from playwright.sync_api import expect
+
+    shop.engine.create("home", arms=["Ada", "Ben", "Cyd", "Dot"], alpha=0.5)
+    use(shop.engine, "home", ["books"], 40)
+    receipt = shop.engine.decide("home", "books", k=3)
+    one, two, three = receipt.arms
+    shop.engine.reward(receipt.id, {two: 1.0})
+    with watched(browser, shop.url, color_scheme="light", viewport={"width": 1280, "height": 860}) as page:
+        page.goto(f"/experiments/home/log?arm={three}")  # of any slot
+        row = page.locator("table.log tbody tr").first
+        expect(row).to_contain_text(f"{one}, {two}, {three}")
+        expect(row.locator('[data-state="pending"]')).to_have_count(1)
+        page.screenshot(path=pictured("slate-log"), full_page=True)
+        row.get_by_role("link").click()
+        expect(page.locator("p.lead")).to_contain_text(f"the policy drew {one}, {two}, {three} together")
+        rewards = dict(zip(receipt.arms, ["\N{EN DASH}", "1", "\N{EN DASH}"], strict=True))
+        slots = [
+            f"{arm} with {100.0 * p:.1f}%, reward {rewards[arm]}"
+            for arm, p in zip(receipt.arms, receipt.propensities, strict=True)
+        ]
+        expect(page.locator("#decision dt", has_text="Slot")).to_have_text(["Slot 1", "Slot 2", "Slot 3"])
+        expect(page.locator("#decision dd").filter(has_text=", reward ")).to_have_text(slots)
+        expect(page.locator("#draw")).to_contain_text("Recomputed from the log", timeout=120_000)  # by another process
+        drawn = page.locator("#draw tbody tr").filter(has_text="drawn").locator("bdi")
+        assert {*drawn.all_inner_texts()} == {*receipt.arms}
+        shown = page.locator("#draw .cell-bar .n").all_inner_texts()
+        assert sum(float(each.rstrip("%")) for each in shown) == pytest.approx(300.0, abs=0.03)
+        shop.engine.reward(receipt.id, {one: 0.5, three: 0.0})
+        page.reload()
+        expect(page.locator("p.lead")).to_contain_text("and a reward of 1.50 arrived")
+        expect(page.locator('#decision [data-state="rewarded"]')).to_have_count(1)
+        expect(page.locator("#draw .bar").first).to_be_visible()
+        assert faults(page) == []
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.screenshot(path=pictured(f"slate-decision-{width}"), full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 # what if
 
 
@@ -707,7 +754,6 @@ def address(shop: Running, view: str) -> str:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_for_everybody_and_has_its_picture(browser: Any, full: Running, view: str) -> None:
     """axe finds no serious fault, nothing is wider than the screen, and there are screenshots to look at."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     if view == "what-if":
         computed(full, "home")
     with watched(browser, full.url, color_scheme="light", viewport={"width": 1280, "height": 860}) as page:
@@ -722,7 +768,7 @@ def test_every_view_is_for_everybody_and_has_its_picture(browser: Any, full: Run
             for width, height in [(390, 844), (2560, 1440), (1280, 860)]:
                 page.set_viewport_size({"width": width, "height": height})
                 if view in PICTURED:
-                    page.screenshot(path=SCREENSHOTS / f"{view}-{width}-{theme}.png", full_page=True)
+                    page.screenshot(path=pictured(f"{view}-{width}-{theme}"), full_page=True)
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{view} at {width}"
 
 
