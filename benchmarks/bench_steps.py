@@ -1,4 +1,4 @@
-"""Single steps that are not the plain loop, against choose and update; whole runs after decisions of others."""
+"""Single steps that are not the plain loop, against choose and update; whole runs with more to do in a round."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def rows() -> Iterator[Row]:
     """All of them."""
     yield from rows_of_steps()
     yield from rows_of_others()
+    yield from rows_of_sides()
 
 
 def rows_of_steps() -> Iterator[Row]:
@@ -76,6 +77,35 @@ def rows_of_others() -> Iterator[Row]:
             f"at most {most:g} x",
             ratio <= most,
         )
+
+
+SIDES: dict[str, tuple[dict[str, float], float]] = {  # the most that a round may cost
+    "a context weight": ({"context_weight": 0.25}, 1.15),
+    "a promise to contexts": ({"context_share": 0.6}, 1.3),
+}
+
+
+def rows_of_sides() -> Iterator[Row]:
+    """What a round costs that is fair to contexts too, at alpha = 1, against a round of simulate without."""
+    stream = common(WHOLE_RUN)
+    for feedback in ("bandit", "full"):
+        made = partial(AlphaFairAdaptive, N_CONTEXTS, N_ARMS, alpha=1.0, feedback=feedback, seed=0)
+        policies = {"neither": made(), **{name: made(**given) for name, (given, _) in SIDES.items()}}
+        for policy in policies.values():
+            simulate(policy, stream, seed=0)  # compiles
+        runs = {name: partial(simulate, policy, stream, seed=0) for name, policy in policies.items()}
+        times = best({name: partial(taken, run) for name, run in runs.items()}, REPEATS)
+        for name, (_, most) in SIDES.items():
+            ratio = times[name] / times["neither"]
+            yield Row(
+                f"a round with {name}, AlphaFairAdaptive ({feedback}), compiled",
+                duration(times[name] / WHOLE_RUN),
+                "a round without",
+                duration(times["neither"] / WHOLE_RUN),
+                f"{ratio:.2f} x",
+                f"at most {most:g} x",
+                ratio <= most,
+            )
 
 
 def taken(step: Callable[[], object]) -> float:
