@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -650,6 +651,9 @@ def test_a_slate_has_a_row_and_a_story(browser: Any, shop: Running) -> None:
         expect(row).to_contain_text(f"{one}, {two}, {three}")
         expect(row.locator('[data-state="pending"]')).to_have_count(1)
         page.screenshot(path=pictured("slate-log"), full_page=True)
+        filters = [page.get_by_label(label).bounding_box() for label in ("From", "Until")]
+        filters.append(page.get_by_role("button", name="Filter").bounding_box())
+        assert not any(overlapping(*each) for each in pairwise(filters))
         row.get_by_role("link").click()
         expect(page.locator("p.lead")).to_contain_text(f"the policy drew {one}, {two}, {three} together")
         rewards = dict(zip(receipt.arms, ["\N{EN DASH}", "1", "\N{EN DASH}"], strict=True))
