@@ -17,12 +17,12 @@ from tests.misbehaving import Step, answer
 
 NUMBERS = dict.fromkeys(
     ["contexts", "max_contexts", "decisions", "rewards", "defaulted", "expired", "lapsed", "rolled_back", "pending"], 0
-)
+) | {"context_weight": 0.0, "context_share": 0.0}
 EXPERIMENT: dict[str, Any] = {
     **dict.fromkeys(ExperimentAnswer.__struct_fields__),
     **{"name": "home", "policy": "uniform", "feedback": "bandit", "arms": ["ada"], "retired_arms": []},
     **{"masked_arms": [], "paused": False, "reward_range": [0.0, 1.0], "pulls": {}, "cumulative_rewards": {}},
-    **{"accounts": {}, "carry": 0.5, "periods": [], "position": 0, **NUMBERS},
+    **{"accounts": {}, "carry": 0.5, "periods": [], "position": 0, "mode": "live", **NUMBERS},
 }
 LONG = 20.0  # seconds, in which a call that heeds its own timeout has ended on any machine
 DRAWN_ = Receipt("x", "ada", 0.5, "v")  # what `answer()` says

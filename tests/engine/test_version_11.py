@@ -109,9 +109,11 @@ def check_as_before(address: Any, name: str, folder: Path) -> None:
         found = now["experiments"][name]
         for part in KEPT:
             assert found[part] == was[part], (name, part)
-        moving = {"max_contexts"}
-        same = {key: value for key, value in was["status"].items() if key not in moving}
-        assert {key: value for key, value in found["status"].items() if key not in moving} == same
+        same = {key: value for key, value in was["status"].items() if key != "max_contexts"}
+        assert {key: found["status"][key] for key in same} == same
+        later = {key: found["status"][key] for key in found["status"].keys() - was["status"].keys()}
+        assert {key for key, value in later.items() if value} == {"mode"}
+        assert later["mode"] == "live"
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -276,7 +276,7 @@ def test_metrics_of_any_size(size: float) -> None:
         for totals in ([[0.0, 0.0]], [[1e-300, 1e100]], [[1.0, 2.0]]):
             for initial in (1e-150, 1.0, 1e100):
                 bounds = metrics.certificates(totals, earned, alpha, initial=initial)
-                assert np.isfinite(bounds).all()
+                assert np.isfinite([bound for bound in bounds if bound is not None]).all()
 
 
 @pytest.mark.parametrize("beyond", [5e-324, 1e-151, 1e251, 1.7e308])

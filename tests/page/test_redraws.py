@@ -207,7 +207,7 @@ def test_nothing_moves_between_messages(browser: Any, shop: Running, path: str) 
         page.emulate_media(reduced_motion="no-preference")
         page.add_init_script(COUNTING)
         page.goto(path)
-        page.locator(".card").first.wait_for()
+        page.locator(".card:visible").first.wait_for()
         page.evaluate("Promise.all(document.getAnimations().map((each) => each.finished))")  # of the word "Loading"
         page.evaluate("streams[0].dispatchEvent(new Event('open'))")
         page.locator("#connection").wait_for()
