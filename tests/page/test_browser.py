@@ -923,6 +923,12 @@ def test_a_run_with_full_information_has_its_certificate(browser: Any, full: Run
         page.goto("/experiments/ratings/live")
         certificate = page.request.get("/experiments/ratings/live.json").json()["certificate"]
         expect(page.locator("#certificate")).to_contain_text(certificate["sentence"])
+        expect(page.locator("#context-promise")).to_be_hidden()
+        full.engine.set_terms("ratings", context_share=0.6)
+        promise = page.request.get("/experiments/ratings/live.json").json()["context_promise"]
+        expect(page.locator("#context-promise")).to_have_text(promise["sentence"])
+        full.engine.set_terms("ratings", context_share=None)
+        expect(page.locator("#context-promise")).to_be_hidden()
         page.goto("/experiments/market/live")
         books = page.locator("#periods tbody tr")
         expect(books).to_have_count(2)

@@ -249,6 +249,8 @@ def test_a_promise_is_shown_as_what_it_is(shop: Running) -> None:
         assert found["context_promise"]["sentence"].endswith(missing)
         expected = sentences.A_TARGET if bound is None else sentences.AS_COUNTED
         assert found["context_promise"]["note"] == expected
+        share = metrics.least_context_share([*found["experiment"]["accounts"].values()], 1.0)
+        assert (found["least_context"] is None) == (share < 0.6)
 
 
 def test_books_of_past_periods_are_shown(shop: Running) -> None:

@@ -48,7 +48,7 @@ from alphafair.values import Feedback
 from alphafair_client.api import ChangeItem
 
 MINUTE: Final = 60.0  # seconds that a rate is measured over
-LEAST_SHOWN: Final = 0.005  # of a share: below it a sentence would say nothing
+LEAST_SHOWN: Final = 0.005  # of a share: below it, or below what is promised, a sentence would say nothing
 PARTS, MOST_JOINED = 60, 4  # parts of a sparkline, and the most buckets in one of them
 
 
@@ -325,7 +325,7 @@ def least_context(status: Status) -> LeastContext | None:
     if not metrics.LEAST_ACCOUNT <= min(levels) <= max(levels) <= metrics.MOST_ACCOUNT:  # of a policy from elsewhere
         return None
     share = max(0.0, left) * float(metrics.least_context_share(levels, status.alpha))
-    if share < LEAST_SHOWN:
+    if share < max(LEAST_SHOWN, status.context_share):
         return None
     sentence = f"No context has to be served below {share:.0%} of its best."
     return LeastContext(share, sentence, "True of the best fixed policy; a run also explores.")
