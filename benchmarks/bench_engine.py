@@ -5,23 +5,34 @@ from __future__ import annotations
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from alphafair.engine import Decide, Engine, Receipt, Reward
+from alphafair.engine import Decide, Engine, Observe, Receipt, Reward
 from alphafair.engine.state.replay import Replay
 from alphafair.engine.store.ledger import Decided, Head, Part, Settled
 from alphafair.engine.store.sqlite import SqliteStore
+from alphafair.jit import using_mode
 from benchmarks.jobs import ALPHA, N_ARMS
-from benchmarks.table import Row
+from benchmarks.table import Row, duration
 from benchmarks.timing import best, seconds
 
 BATCH, THREADS, EVENTS, TURNS = 100, 16, 1_000_000, 10
-LARGE = 10_000_000
+LARGE, SOME = 10_000_000, 5_000
 VISITORS = 1_000
 
 
 def rows() -> Iterator[Row]:
+    """All of them."""
+    yield from rows_of_load()
+    with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder) / "shop.db", seed=0) as engine:
+        yield from rows_of_others(engine)
+
+
+def rows_of_load() -> Iterator[Row]:
+    """What an engine takes in, and reads again."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shop.db"
         with Engine.open(path, seed=0) as engine:
@@ -50,7 +61,10 @@ def rows() -> Iterator[Row]:
             )
             position = engine.position
             with engine._store.reader() as reader:
-                rate = position / best({"replay": lambda: seconds(lambda: Replay(reader, position).run())}, 3)["replay"]
+                rate = (
+                    position
+                    / best({"replay": lambda: seconds(lambda: Replay(reader, {1: position}).run())}, 3)["replay"]
+                )
             proof = position / seconds(engine.verify)
             yield _row("recovery without a snapshot", rate, "verify, which draws every arm again", proof, 500_000)
             while engine.position < LARGE:
@@ -66,6 +80,47 @@ def rows() -> Iterator[Row]:
             "under 2 s",
             spent < 2.0,
         )
+
+
+def rows_of_others(engine: Engine) -> Iterator[Row]:
+    """Decisions of others, and the policy's own once others have decided, by turns in processor time."""
+    steps: dict[str, Callable[[Engine, str], None]] = {
+        "alone": decide_some,
+        "beside": decide_some,
+        "seen": observe_some,
+    }
+    for name in steps:
+        engine.create(name, arms=[f"arm-{k}" for k in range(N_ARMS)], alpha=ALPHA)
+    observe_some(engine, "beside")
+
+    def taken(name: str) -> float:
+        return seconds(lambda: steps[name](engine, name), time.process_time) / SOME
+
+    with using_mode("now"):
+        for name in steps:
+            taken(name)  # compiles
+        times = best({name: partial(taken, name) for name in steps}, TURNS)
+    rival = "decided and rewarded in batches, nobody else decides"
+    for job, name, most in (
+        ("decisions of others with rewards, in batches", "seen", 1.0),
+        ("decided and rewarded in batches, in live after decisions of others", "beside", 1.25),
+    ):
+        ratio, mine, theirs = times[name] / times["alone"], duration(times[name]), duration(times["alone"])
+        yield Row(f"{job}, processor time", mine, rival, theirs, f"{ratio:.2f} x", f"at most {most:g} x", ratio <= most)
+
+
+def decide_some(engine: Engine, name: str) -> None:
+    """Decisions in batches, and the rewards of each batch."""
+    for first in range(0, SOME, BATCH):
+        answers = engine.submit([Decide(name, f"visitor-{(first + k * 7) % VISITORS}") for k in range(BATCH)])
+        engine.submit([Reward(answer.id, 0.5, name) for answer in answers if isinstance(answer, Receipt)])
+
+
+def observe_some(engine: Engine, name: str) -> None:
+    """As many decisions of others with their rewards."""
+    for first in range(0, SOME, BATCH):
+        shown = [(f"visitor-{(first + k * 7) % VISITORS}", f"arm-{k % N_ARMS}") for k in range(BATCH)]
+        engine.submit([Observe(name, context, arm, 0.5) for context, arm in shown])
 
 
 def _row(job: str, rate: float, rival: str, theirs: float, target: float) -> Row:

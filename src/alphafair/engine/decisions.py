@@ -296,14 +296,15 @@ class RequestHandler:
         number_of_arm = experiment.number_of(arm)
         source, told = checked_label("source", source), _checked_propensity(propensity)
         unit = label if unit is None else checked_label("unit", unit)
-        id = self.ids.next() if id is None else checked_label("id", id)
+        is_new = id is None  # and nobody has it
+        id = self.ids.next() if is_new else checked_label("id", id)
         replaced = None if instead_of is None else self._replaced(instead_of, id, experiment, batch)
         if source == RESERVED:
             allowed = f"who decided, and not {RESERVED!r}"
             raise RequestError(
                 "bad_request", "source", allowed, source, "Decisions of the policy are made by `decide`."
             )
-        others = batch.find(id)
+        others = None if is_new else batch.find(id)
         record = None if others is None else others.of(experiment)
         if record is not None:
             if (record.label, record.arm, record.decided_by) != (label, number_of_arm, source):
