@@ -113,4 +113,9 @@ def test_a_service_records_it_too(shop: Path, tmp_path: Path) -> None:
         answer = run("observe", service.url, str(log), "-e", "home", "--key", made)
         assert answer.exit_code == 0, answer.output
         assert service.engine.log("home", "history").n_rounds == 3
-        assert run("observe", service.url, str(log), "-e", "home").exit_code == 1
+        refused = run("observe", service.url, str(log), "-e", "home")
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+        assert refused.stderr.startswith("error: 401 ")
+    silent = run("observe", service.url, str(log), "-e", "home")
+    assert (silent.exit_code, silent.stderr.count("\n")) == (1, 1)
+    assert silent.stderr.startswith("error: ")

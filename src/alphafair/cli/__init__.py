@@ -121,7 +121,8 @@ class _Program(TyperGroup):
     """Print errors that the user can repair as one line.
 
     Exit code 2: an invalid argument, or an extra that is not installed. Exit code 1: a file that cannot be used, or
-    may not be, a policy that fails, a failed download, too little memory. Any other error keeps its traceback.
+    may not be, a service that refuses or does not answer, a policy that fails, a failed download, too little memory.
+    Any other error keeps its traceback.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -154,7 +155,8 @@ class _Program(TyperGroup):
             typer.echo(f"error: there is not enough memory for this{detail}. Choose smaller sizes.", err=True)
             raise typer.Exit(1) from None
         except Exception as problem:
-            if type(problem).__module__ not in ("alphafair.errors", "alphafair.data.downloads"):
+            known = ("alphafair.errors", "alphafair.data.downloads", "alphafair_client.answers")
+            if type(problem).__module__ not in known and type(problem) is not ConnectionError:  # that of a client
                 raise
             typer.echo(f"error: {visible(str(problem))}", err=True)
             raise typer.Exit(2 if isinstance(problem, MissingExtra) else 1) from None
