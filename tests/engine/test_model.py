@@ -31,6 +31,7 @@ from hypothesis.stateful import (
 
 from alphafair import POLICIES, AlphaFairBandit, Engine, register
 from alphafair.engine import Activate, Decide, Observe, Outcome, Receipt, RequestError, Reward, SlateReceipt
+from alphafair.engine.state.sides import place_of
 from alphafair.errors import InvalidArgument
 from tests import FULL
 from tests.stores import both_stores, copy_as_crashed, is_postgres, open_store, rows_of
@@ -56,7 +57,14 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
     "closing": {"policy": "alpha-fair-adaptive", "reward_wait": 100.0},
     "full": {"policy": "alpha-fair", "reward_wait": 60.0, "default_reward": 0.5},
     "stubborn": {"policy": "stubborn"},
+    "told": {
+        "policy": "alpha-fair-adaptive",
+        "features": {"age": "number", "kind": ["new", "*"]},
+        "reward_wait": 100.0,
+    },
 }
+FEATURES: tuple[Any, ...] = ({"age": 0.5}, {"age": -2, "kind": "new"}, {"age": True, "kind": "old"})
+NO_FEATURES: tuple[Any, ...] = ({"kind": "new"}, {"age": "x"}, {"age": 1, "size": 1}, [1])  # of no decision
 
 
 class Stubborn(AlphaFairBandit):
@@ -124,6 +132,9 @@ class Experiment:
     added: list[tuple[int, Any]] = field(default_factory=list)  # position and account, of arms that came later
     masked: set[str] = field(default_factory=set)
     paused: bool = False
+    mode: str = "live"
+    share: float = 0.0
+    compared: int | None = None  # sides have the decisions after this position; None: there are none yet
     alpha: float = 0.9
     version: int = 0
     contexts: set[str] = field(default_factory=set)
@@ -137,6 +148,11 @@ class Experiment:
     @property
     def live(self) -> list[str]:
         return [arm for arm in self.arms if arm not in self.retired]
+
+    @property
+    def features(self) -> tuple[Any, ...]:
+        """Those that a decision may come with."""
+        return FEATURES if self.name == "told" else (None,)
 
     def unit(self, value: float) -> float:
         return (value - self.low) / (self.high - self.low)
@@ -249,6 +265,21 @@ class Model:
             return known.receipt if (known.context, known.k) == (request.context, request.k) else "id_taken"
         if experiment.paused:
             return "paused"
+        if experiment.mode != "live" and request.incumbent is None:
+            return "incumbent_required"
+        if experiment.mode != "live" and request.k is not None:
+            return "bad_request"
+        if request.incumbent is not None and request.incumbent not in experiment.arms:
+            return "unknown_arm"
+        if request.features not in experiment.features:
+            return "bad_features"
+        if experiment.mode != "live" and place_of(request.context, experiment.name).u >= experiment.share:
+            if not request.context:
+                return "bad_label"
+            assert isinstance(answer, Receipt), answer
+            told = Receipt(request.id or answer.id, request.incumbent or "", None, request.context, "incumbent")
+            self.decided(experiment, told, deferred=request.deferred)
+            return told
         named = experiment.arms if request.available is None else request.available
         if not set(named) <= set(experiment.arms):
             return "unknown_arm"
@@ -271,26 +302,25 @@ class Model:
         assert all(0.0 < propensity <= 1.0 for propensity in propensities)
         assert set(propensities) == {1.0} or len(playable) > len(arms)
         assert answer.id == request.id or answer.id not in self.ids
-        if request.context not in experiment.contexts:
-            experiment.contexts.add(request.context)
-            experiment.n_contexts += 1
         receipt = answer._replace(id=request.id or answer.id, context=request.context)
+        self.decided(experiment, receipt, deferred=request.deferred, k=request.k)
+        return receipt
+
+    def decided(
+        self, experiment: Experiment, receipt: Receipt | SlateReceipt, *, deferred: bool = False, k: int | None = None
+    ) -> Decision:
+        """A new decision, of whoever made it."""
+        if receipt.context not in experiment.contexts:
+            experiment.contexts.add(receipt.context)
+            experiment.n_contexts += 1
         seq = self.event(experiment)
-        n_arms = len(experiment.arms)
-        decision = Decision(
-            seq,
-            experiment,
-            request.context,
-            receipt,
-            n_arms,
-            self.now(experiment),
-            not request.deferred,
-            seq,
-            k=request.k,
-        )
+        waits = len(experiment.arms), self.now(experiment), not deferred, seq
+        decision = Decision(seq, experiment, receipt.context, receipt, *waits, k=k)
+        if experiment.compared is None and not decision.is_own:
+            experiment.compared = seq - 1
         self.decisions.append(decision)
         self.ids.setdefault(receipt.id, {})[experiment.name] = decision
-        return receipt
+        return decision
 
     def observe(self, request: Observe) -> Outcome | str:
         experiment = self.experiments.get(request.experiment)
@@ -321,15 +351,10 @@ class Model:
             return Outcome("recorded") if outcome == Outcome("applied") else outcome
         if value is not None and (type(value) is not float or not experiment.low <= value <= experiment.high):
             return "bad_reward"
-        if request.context not in experiment.contexts:
-            experiment.contexts.add(request.context)
-            experiment.n_contexts += 1
+        if request.features not in experiment.features:
+            return "bad_features"
         replaced = self.ids.get(request.instead_of or "", {}).get(experiment.name)
-        seq = self.event(experiment)
-        waits = len(experiment.arms), self.now(experiment), True, seq
-        decision = Decision(seq, experiment, request.context, told, *waits)
-        self.decisions.append(decision)
-        self.ids.setdefault(id, {})[experiment.name] = decision
+        decision = self.decided(experiment, told)
         if value is not None:
             decision.source, decision.value = "client", value
             self.event(experiment)
@@ -477,6 +502,8 @@ SETTLED = """select r.event, d.experiment, d.position from reward r join decisio
     where r.experiment = ? and r.position > ? and r.source in ('default', 'expired', 'lapsed')"""
 SETTLED += " union all " + SETTLED.replace("reward r", "slate_reward r")
 NAMES = st.sampled_from(list(EXPERIMENTS))
+MODED = ("plain", "told", "full")  # those of other modes, at times
+MODES = (*[("live", 1.0)] * 3, ("watch", 0.0), ("share", 0.25), ("share", 0.75))
 PLACES = st.integers(0, 10_000)
 ARMS = ("ada", "ben", "cyd", "dan", "eve")
 CONTEXTS = ("v0", "v1", "v2", "имя 名前", *(f"w{k}" for k in range(8)))
@@ -491,6 +518,7 @@ DECIDES = st.tuples(
     st.one_of(st.none(), st.none(), st.lists(st.sampled_from(ARMS), max_size=3)),
     st.booleans(),
     st.sampled_from((None, None, 1, 2, 2, 3)),
+    st.sampled_from((None,) * 24 + (*FEATURES, *NO_FEATURES, ())),
 )
 REWARDS = st.tuples(
     st.just("reward"), PLACES, st.sampled_from((*VALUES, *VALUES, *NO_VALUES)), st.one_of(st.none(), st.none(), NAMES)
@@ -534,15 +562,23 @@ class EngineAndModel(RuleBasedStateMachine):
         """A request; ids are those of receipts, of decisions that may be in the same group, or of nobody."""
         kind, *rest = asked
         if kind == "decide":
-            name, context, id, available, deferred, *k = rest
-            return Decide(name, context, None if id is None else f"named-{id}", available, deferred, *k)
+            name, context, id, available, deferred, *more = rest
+            k, features = more or (None, None)
+            if features is None and name == "told":  # mostly with those that it needs
+                features = FEATURES[len(self.model.decisions) % len(FEATURES)]
+            named = None if id is None else f"named-{id}"
+            experiment, incumbent = self.model.experiments.get(name), None
+            if experiment is not None and experiment.mode != "live" and len(self.model.decisions) % 7:
+                incumbent = ARMS[len(self.model.decisions) % 3]
+            return Decide(name, context, named, available, deferred, k, features or None, incumbent)
         ids = [*NAMED, *reversed(self.model.ids)]
         if kind == "observe":
             *shown, own, propensity, source, place = rest
             waiting = [d.receipt.id for d in self.model.decisions if d.source is None and d.experiment.name == rest[0]]
             ids = [7, "nobody", *waiting * 5, *self.model.ids]
             instead_of = None if place is None else ids[place % len(ids)]
-            return Observe(*shown, f"named-{own}", propensity, source, instead_of=instead_of)
+            features = FEATURES[own % len(FEATURES)] if (rest[0] == "told") != (own % 11 == 0) else None
+            return Observe(*shown, f"named-{own}", propensity, source, features, instead_of=instead_of)
         id = ids[rest[0] % len(ids)]
         if kind == "activate":
             return Activate(id, rest[1])
@@ -579,7 +615,7 @@ class EngineAndModel(RuleBasedStateMachine):
         answer: Answer
         try:
             if isinstance(request, Decide):
-                answer = self.engine.decide(*request[:5], k=request.k)  # type: ignore[call-overload]
+                answer = self.engine.decide(*request[:5], **dict(zip(Decide._fields[5:], request[5:], strict=True)))
             elif isinstance(request, Observe):
                 told = request._asdict()
                 shown = [told.pop(name) for name in Observe._fields[:5]]
@@ -681,6 +717,15 @@ class EngineAndModel(RuleBasedStateMachine):
         experiment.wait, experiment.default = None if wait is None else int(wait * 1e6), default
         self.model.change(experiment)
 
+    @rule(name=st.sampled_from(MODED), mode=st.sampled_from(MODES))
+    def set_mode(self, name: str, mode: tuple[str, float]) -> None:
+        """An incumbent decides for some visitors, for all, or for none."""
+        experiment = self.model.experiments[name]
+        experiment.mode, experiment.share = mode
+        self.engine.set_terms(name, mode=mode[0], **({"share": mode[1]} if mode[0] == "share" else {}))
+        self.model.change(experiment)
+        experiment.compared = experiment.log.position
+
     @rule(name=NAMES, pause=st.sampled_from((True, False, False)))
     def pause_or_resume(self, name: str, pause: bool) -> None:
         (self.engine.pause if pause else self.engine.resume)(name)
@@ -745,6 +790,10 @@ class EngineAndModel(RuleBasedStateMachine):
             assert status.contexts == experiment.n_contexts
             own = [decision for decision in mine if decision.is_own]
             assert status.decisions == len(own)
+            sides = {side.source: side.decisions for side in status.sides or () if side.decisions}
+            since = math.inf if experiment.compared is None else experiment.compared
+            compared = [decision.receipt for decision in mine if decision.seq > since]
+            assert sides == Counter(getattr(receipt, "source", None) or "policy" for receipt in compared)
             assert status.pending == sum(decision.is_own for decision in model.waiting(experiment))
             assert status.rewards == experiment.rewards
             counted = ("defaulted", "expired", "lapsed", "rolled_back")
