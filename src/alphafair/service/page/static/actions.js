@@ -156,6 +156,8 @@ const termsEvent = (terms) => {
   const names = Object.keys(terms).map((each) => each.replaceAll("_", " "));
   return names.length === 0 ? "Nothing yet: no term is changed." : event("terms", ` with new ${names.join(" and ")}`);
 };
+const newFeatures = (arms) =>
+  arms.length === 0 ? "Nothing yet: no feature is changed." : event("terms", ` with new features of ${arms.join(", ")}`);
 const equalOf = (labels) => Object.entries(labels ?? {}).map(([label, value]) => `${label} = ${value}`).join("\n");
 
 const MODES = {
@@ -372,7 +374,7 @@ function setArmFeatures(known, change) {
     names: { arm_features: "values" },
     unchanged: (given) => attempt(() => Object.keys(read(given)).length === 0, false),
     recorded: (given) =>
-      attempt(() => event("terms", ` with new features of ${Object.keys(read(given)).join(", ")}`), event("terms")),
+      attempt(() => newFeatures(Object.keys(read(given))), event("terms")),
     guarantee: sentences.guarantees.arm_features,
     confirm: "Change the features",
     act: (given) => change({ terms: { arm_features: read(given) } }),

@@ -311,7 +311,7 @@ export function sides(buttons) {
   const said = h("p", { class: "muted", data: { fact: "sides" } });
   const key = h("div", {});
   const rows = h("tbody");
-  const acts = h("div", { class: "acts" });
+  const acts = h("div", { class: "asides acts" });
   const table = h(
     "div",
     { class: "scroll" },
