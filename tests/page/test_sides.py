@@ -97,3 +97,22 @@ def test_the_sides_are_told_drawn_and_changed(browser: Any, shop: Running) -> No
         page.get_by_role("dialog").get_by_role("button", name="Change who decides").click()
         expect(said).to_contain_text("The policy watches")
         assert shop.engine.experiment("home").mode == "watch"
+
+
+def test_features_of_arms_are_changed_by_name(browser: Any, shop: Running) -> None:
+    from playwright.sync_api import expect
+
+    shop.engine.create("ads", arms=ARMS[:2], arm_features={"price": "number"})
+    shop.engine.set_terms("ads", arm_features={"ada": {"price": 9.5}, "ben": {"price": 4}})
+    with watched(browser, shop.url) as page:
+        page.goto("/experiments/ads/live")
+        page.get_by_role("button", name="Actions").click()
+        page.get_by_text("Change features of arms").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("Nothing yet: no feature is changed.")
+        dialog.get_by_label("Features").fill('{"ben": {"price": 5}}')
+        expect(dialog).to_contain_text("with new features of ben,")
+        dialog.get_by_role("button", name="Change the features").click()
+        expect(dialog).to_be_hidden()
+    values = shop.engine.experiment("ads").features_by_arm
+    assert values == {"ada": {"price": 9.5}, "ben": {"price": 5.0}}
