@@ -254,7 +254,7 @@ def test_a_policy_that_was_warmed_with_features(shop: Shop) -> None:
         with pytest.raises(RequestError, match="start must be a state with"):
             shop.engine.create("other", arms=ARMS, contexts=["c"], start=start, features=features)
     of_arms = AlphaFairAdaptive(1, 3, alpha=0.5, n_features=8, features_of="arms", seed=0).snapshot()
-    with pytest.raises(RequestError, match="start must be a state with 8 columns"):
+    with pytest.raises(RequestError, match=r"start must be a state with features of shape \(8,\); got"):
         shop.engine.create("other", arms=ARMS, contexts=["c"], start=of_arms, features=DECLARED)
 
 
