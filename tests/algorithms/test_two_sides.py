@@ -630,10 +630,27 @@ def test_what_does_not_go_with_a_second_side_is_refused() -> None:
     assert policy.context_weights == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("damage", [("context_account", 0.5), ("weighed", 7.0), ("context_part", 0.5)])
+def test_a_bandit_with_a_promise_has_no_bound_even_with_fixed_weights() -> None:
+    sided = {"context_weight": 0.3, "context_weights": [1.0, 1.0]}
+    for terms, has_bound in ((sided, True), (sided | {"context_share": 0.5}, False)):
+        policy = AlphaFairAdaptive(2, 3, alpha=0.5, seed=0, **terms)
+        for t in range(4):
+            policy.update(policy.choose(t % 2), 0.5)
+        assert (policy.expected_surrogate_regret_bound is not None) == has_bound
+
+
+@pytest.mark.parametrize(
+    "damage", [("context_account", 0.5), ("weighed", 7.0), ("context_part", 0.5), ("scarcest", 9.0), ("scarcest", -1.0)]
+)
 def test_damaged_snapshots_are_refused(damage: tuple[str, float]) -> None:
-    policy = AlphaFair(2, 3, context_weight=0.5, context_weights=[1.0, 2.0], seed=0)
-    policy.update(policy.choose(0), [0.2, 0.4, 0.6])
+    weights: dict[str, Any] = {"context_weight": 0.5, "context_weights": [1.0, 2.0]}
+    policy: Any
+    if damage[0] == "scarcest":
+        policy = AlphaFairAdaptive(2, 3, alpha=0.9, seed=0, **weights)
+        policy.update(policy.choose(0), 0.4)
+    else:
+        policy = AlphaFair(2, 3, seed=0, **weights)
+        policy.update(policy.choose(0), [0.2, 0.4, 0.6])
     state = policy.snapshot()
     arrays = {**state.arrays, damage[0]: np.full_like(state.arrays[damage[0]], damage[1])}
     with pytest.raises(InvalidArgument, match="damaged"):

@@ -210,7 +210,18 @@ def slates(found: dict[str, Any]) -> None:
     assert (fair > 0.25 * fair.max()).all()
 
 
+def two_sides(found: dict[str, Any]) -> None:
+    """A promise costs the arms the least: of the best fixed policy, and of a run."""
+    for points in (found["ways"], found["runs"]):
+        promised, weighed, less = (np.array(points[name]) for name in ("a promise", "a weight", "a smaller alpha"))
+        assert (np.diff(promised[:, 0]) > 0.0).all()
+        for others in (weighed, less):
+            worst, welfare = others[(others[:, 0] > promised[0, 0]) & (others[:, 0] < promised[-1, 0])].T
+            assert (welfare < np.interp(worst, *promised.T) + 1.5).all()
+
+
 CLAIMS = (
+    two_sides,
     what_alpha_does,
     price_of_fairness,
     newcomer,

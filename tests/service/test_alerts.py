@@ -32,6 +32,12 @@ def exposed(tmp_path_factory: pytest.TempPathFactory, _store_of_run: None) -> It
         assert shop.post("", {"name": "home", "arms": ARMS, "period": "7d"}).status_code == 201
         decision = shop.post("/home/decisions", {"context": "v"}).json()
         assert shop.post("/home/rewards", {"id": decision["id"], "reward": 1.0}).status_code == 200
+        contexts = [f"v{k}" for k in range(100)]  # enough for intervals of both sides
+        seen = [{"context": context, "arm": ARMS[0], "reward": 0.5} for context in contexts]
+        assert shop.post("/home/observations", {"items": seen}).status_code == 200
+        drawn = shop.post("/home/decisions/batch", {"items": [{"context": context} for context in contexts]}).json()
+        rewards = [{"id": each["id"], "reward": 0.5} for each in drawn["items"]]
+        assert shop.post("/home/rewards/batch", {"items": rewards}).status_code == 200
         lines = shop.http.get("/metrics").text.splitlines()
         yield {re.split(r"[{ ]", line)[0] for line in lines if not line.startswith("#")} | {"up"}
 
