@@ -300,6 +300,8 @@ export function sidesSentence({ mode, share, sides, share_seen: seen }) {
   return parts.join(" ");
 }
 
+const SINCE = "Since the mode or the share changed, with 95% intervals that hold at every look:";
+
 export function sides(buttons) {
   const chart = lines({
     title: "Mean reward of both sides over time",
@@ -318,7 +320,7 @@ export function sides(buttons) {
     h(
       "table",
       {},
-      h("caption", {}, "Since the mode or the share changed, with 95% intervals that hold at every look"),
+      h("caption", { class: "visually-hidden" }, "Decisions and rewards of every side"),
       h(
         "thead",
         {},
@@ -345,7 +347,7 @@ export function sides(buttons) {
     const cell = (interval, text) => h("td", { class: "num" }, interval === null ? "–" : span(interval, text));
     renew(
       rows,
-      experiment.sides.map((side) =>
+      experiment.sides.filter((side, k) => k === 0 || side.decisions > 0).map((side) =>
         h(
           "tr",
           {},
@@ -365,6 +367,7 @@ export function sides(buttons) {
     { id: "sides", span: "span-12 wide-8", sub: said, aside: acts },
     chart.element,
     key,
+    h("p", { class: "muted" }, SINCE),
     table,
     chart.numbers,
   );

@@ -98,7 +98,7 @@ function draw(content, name, story) {
               {
                 title: "Arm",
                 rowHead: true,
-                cell: (each) => [label(each.arm), each.drawn && [" ", h("span", { class: "chip accent" }, "drawn")]],
+                cell: (each) => [label(each.arm), each.drawn && [" ", h("span", { class: "chip accent" }, row.decided_by === null ? "drawn" : "shown")]],
               },
               { title: "Available", cell: (each) => (each.available ? "yes" : "no") },
               { title: "Probability", cell: (each) => bar(each.probability) },
